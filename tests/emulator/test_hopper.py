@@ -305,7 +305,7 @@ EMPTY = np.zeros((1, 6, 5, 8), np.float32)
         (images(EMPTY, (8, 8), (0, 0), (0, 128), (1, 1)), "a corner at 128; expected -128 to 127"),
         (images(EMPTY, (8, 8), (0, 0), (0, 0), (1, 9)), "a stride of 9; expected 1 to 8"),
         (images(EMPTY, (8, 8), (0, 2), (0, -4), (1, 1)), "corners with no pixel between them"),
-        (images(EMPTY, (64, 8), (0, 0), (0, 0), (1, 1), 128), "a box with rows of 256 bytes, swizzled over 128"),
+        (images(EMPTY, (64, 8), (0, 0), (0, 0), (1, 1), 128), "a box with rows of 256 bytes and a swizzle of 128"),
         (images(np.zeros((1, 6, 5, 7), np.float32), (8, 8), (0, 0), (0, 0), (1, 1)), "rows 28 bytes apart"),
     ],
 )
@@ -321,8 +321,8 @@ PIXELS = images(EMPTY, (8, 8), (-1, -1), (1, 1), (2, 1))
 _COPY = "ptx::tma_load_im2col(to, &map, 0, -1, 0, 0, 0, 0, barrier);"
 #: A tensor map, a call that misuses it, and the kind and message of the report.
 MISUSED = (
-    (PIXELS, "ptx::tma_load(to, &map, 0, 0, 0, barrier);", "tma", "a copy of a box by a map of images"),
-    (BOXES, "ptx::tma_load_im2col(to, &map, 0, 0, 0, 0, 0, 0, barrier);", "tma", "pixels by a map of boxes"),
+    (PIXELS, "ptx::tma_load(to, &map, 0, 0, 0, barrier);", "tma", "a tiled copy with an im2col tensor map"),
+    (BOXES, "ptx::tma_load_im2col(to, &map, 0, 0, 0, 0, 0, 0, barrier);", "tma", "an im2col copy with a tiled"),
     (PIXELS, "ptx::tma_load_im2col(to, &map, 0, 0, 0, 0, 0, 0, barrier);", "tma", "does not visit"),
     (PIXELS, "ptx::tma_load_im2col(to, &map, 0, -1, 7, 0, 0, 0, barrier);", "tma", "does not visit"),
     (PIXELS, "ptx::tma_load_im2col(to, &map, 0, -1, -2, 0, 0, 0, barrier);", "tma", "does not visit"),

@@ -34,7 +34,7 @@ ONE_REPORT = {
         *(LAUNCH, BUFFERS, "race", 4),
         "read after write on s+16; block (1, 0, 0) thread (9, 0, 0) against block (1, 0, 0) thread (4, 0, 0) (line 3)",
     ),
-    "a write after a neighbour's read that is behind the writer's own": (
+    "a write after a neighbour's read that precedes the writer's own read": (
         """  __shared__ float s;
   if (threadIdx.x == 63) s = x[0];
   __syncthreads();
@@ -47,7 +47,7 @@ ONE_REPORT = {
     ),
     "out of bounds by one element": (
         INDEX + "  y[i] = x[i + (i == 63)];",
-        *(LAUNCH, BUFFERS, "out-of-bounds", 3, "read of 4 bytes at x+256, whose size is 256"),
+        *(LAUNCH, BUFFERS, "out-of-bounds", 3, "read of 4 bytes at x+256, but x has 256 bytes"),
     ),
     "a shared array ends where it was declared to end": (
         """  __shared__ float first[32];
@@ -59,7 +59,7 @@ ONE_REPORT = {
 extern "C" __global__ void other(float *y) {
   __shared__ float third[32];
   third[threadIdx.x] = y[threadIdx.x];""",
-        *(LAUNCH, BUFFERS, "out-of-bounds", 5, "write of 4 bytes at first+128, whose size is 128"),
+        *(LAUNCH, BUFFERS, "out-of-bounds", 5, "write of 4 bytes at first+128, but first has 128 bytes"),
     ),
     "a write into the padding of a row": (
         INDEX + "  if (i % 8 != 7) y[i] = x[i];\n  if (i == 20) y[23] = 0.0f;",
@@ -70,7 +70,7 @@ extern "C" __global__ void other(float *y) {
         "  else if (i % 8 != 7) y[i] = x[i];",
         *(LAUNCH, PADDED, "write-to-padding", 3, ""),
     ),
-    "an output that nobody writes, and scratch": (
+    "an output that no thread writes, and scratch": (
         "  if (threadIdx.x) y[threadIdx.x] = x[0];",
         *(Launch("f", 1, 64, ("x", "y")), SCRATCH, "not-written", 0, "4 bytes of y"),
     ),
@@ -278,8 +278,8 @@ def test_waiver_without_a_reason_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("launch", "said"),
     [
-        (Launch("f", 1, 32, ("x",)), "f takes 2 arguments, the plan has 1"),
-        (Launch("f", 1, 32, ("x", 3)), "argument 1: is a pointer, the plan gives 4 bytes"),
+        (Launch("f", 1, 32, ("x",)), "f takes 2 arguments, but the launch passes 1"),
+        (Launch("f", 1, 32, ("x", 3)), "f: argument 1 is a pointer, but the launch passes 4 bytes"),
         (Launch("f", 1, 2048, ("x", "y")), "at most 1024 threads"),
         (Launch("f", (1, 70000), 32, ("x", "y")), "no device takes this grid"),
         (Launch("f", 1, 32, ("x", "y"), shared_bytes=2**20), "1048576 bytes of shared memory"),
@@ -343,7 +343,7 @@ def _reports(body: str, threads: int = 32) -> Sequence[Diagnostic]:
         (((31, 16, 1), (124, 1984), (28, 8), 4), "rows 124 bytes apart; expected a multiple of 16"),
         (((32, 16, 1), (128, 2048), (32, 257), 4), "a box with a side of 257; expected 1 to 256"),
         (((32, 16, 1), (128, 2048), (3, 8), 4), "a box with rows of 12 bytes; expected a multiple of 16"),
-        (((32, 16, 1), (128, 2048), (32, 8), 4, 64), "a box with rows of 128 bytes, swizzled over 64"),
+        (((32, 16, 1), (128, 2048), (32, 8), 4, 64), "a box with rows of 128 bytes and a swizzle of 64 bytes"),
     ],
 )
 def test_map_that_the_driver_would_not_encode_is_refused(tensor: tuple[Any, ...], said: str) -> None:
@@ -354,7 +354,7 @@ def test_map_that_the_driver_would_not_encode_is_refused(tensor: tuple[Any, ...]
 
 def test_grid_that_does_not_divide_into_clusters_is_refused() -> None:
     launch = Launch("load_box", 3, 32, (ROWS, "out", 0, 0, 0, 16), cluster=2)
-    with pytest.raises(WorkerError, match="no device divides a grid 3 blocks wide into clusters of 2; at most 8"):
+    with pytest.raises(WorkerError, match=r"a grid 3 blocks wide cannot run in clusters of 2; .* is at most 8"):
         intrinsic("hopper.cu", launch, {"x": read(BOX), "out": written(4, np.uint32)})
 
 
@@ -366,16 +366,16 @@ MISUSED = (
     ("if (threadIdx.x == 0) ptx::tma_load(to + 16, &map, 0, 0, 0, barrier);", "misaligned", "not a multiple of 128"),
     ("ptx::mbarrier_wait(barrier + 4, 0);", "mbarrier", "aligned to 8 bytes"),
     ("ptx::mbarrier_wait(to, 0);", "mbarrier", "no mbarrier has been initialised"),
-    ("ptx::mbarrier_wait(barrier, 2);", "mbarrier", "a parity is 0 or 1"),
-    ("if (threadIdx.x == 0) ptx::mbarrier_init(barrier, 0);", "mbarrier", "counts 1 to 2^20-1 arrivals"),
+    ("ptx::mbarrier_wait(barrier, 2);", "mbarrier", "a parity other than 0 and 1"),
+    ("if (threadIdx.x == 0) ptx::mbarrier_init(barrier, 0);", "mbarrier", "arrival count outside 1 to 2^20-1"),
     ("if (threadIdx.x == 0) ptx::mbarrier_arrive_cluster(barrier, 1);", "mbarrier", "has no block of that rank"),
     (f"if (threadIdx.x == 0) {{ {LOAD} }}", "copy-not-waited-for", "the block ended with a TMA load"),
-    ("if (threadIdx.x == 0) ptx::mbarrier_arrive_expect_tx(barrier, 64);", "mbarrier", "64 bytes announced"),
+    ("if (threadIdx.x == 0) ptx::mbarrier_arrive_expect_tx(barrier, 64);", "mbarrier", "64 announced bytes"),
     (f"if (threadIdx.x == 0) {{ {LOAD.replace('1024', '1040')} }} ptx::mbarrier_wait(barrier, 0);", "deadlock",
      "16 bytes and 0 arrivals"),
     ("ptx::mbarrier_wait(barrier, 0);", "deadlock", f"32 threads wait for each other at line {LINE}"),
     ("if (threadIdx.x < 9) ptx::named_barrier_sync(3, 32);", "deadlock", "9 threads wait for each other"),
-    ("ptx::named_barrier_sync(0, 32);", "barrier-divergence", "one of 1 to 15"),
+    ("ptx::named_barrier_sync(0, 32);", "barrier-divergence", "an id from 1 to 15"),
     ("float d[32]; ptx::wgmma_fence(); ptx::wgmma_f16<0, 0>(d, 0, 0, 0);", "wgmma", "not a whole warpgroup"),
 )  # fmt: skip
 
@@ -454,7 +454,7 @@ def test_bytes_that_were_not_announced_are_counted_before_and_after_the_last_arr
 }"""
     outcomes = outcomes_of(HEAD + body, Launch("f", 1, 32, (ROWS, "y")), {"x": read(BOX), "y": written(32)})
     messages = [next(r.message for r in outcome.reports if r.kind == "mbarrier") for outcome in outcomes]
-    assert set(messages) == {"512 bytes more have landed than the phase announced, and it can never end"}
+    assert set(messages) == {"512 more bytes have landed than were announced, so the phase can never end"}
     lines = {next(r.line for r in outcome.reports if r.kind == "mbarrier") - LINE for outcome in outcomes}
     assert lines == {6, 11}  # of the load, and of the last arrival
 

@@ -96,9 +96,9 @@ _SWAP = "  for (int was, old = *at; (was = atomicCAS(at, old, 7)) != old;) old =
 CHANGES = (
     ("y[", "y[", "", 0, ""),
     ("= other[threadIdx.x];", f"= 0;\n  auto *at = (int *)other;\n{_SWAP}", "", 0, ""),
-    ("x];\n  cluster.sync();\n  f", "x];\n  __syncthreads();\n  f", "shared-address", 9, "may not have started"),
-    ("x];\n  cluster.sync();\n}", "x];\n}", "early-exit", 9, "which has exited"),
-    ("other[threadIdx", "other[1 + threadIdx", "out-of-bounds", 9, "s+128, whose size is 128"),
+    ("x];\n  cluster.sync();\n  f", "x];\n  __syncthreads();\n  f", "shared-address", 9, "before a cluster barrier"),
+    ("x];\n  cluster.sync();\n}", "x];\n}", "early-exit", 9, "after that block has exited"),
+    ("other[threadIdx", "other[1 + threadIdx", "out-of-bounds", 9, "s+128, but s has 128 bytes"),
     ("rank() ^ 1)", "rank() + 1)", "shared-address", 8, "block 2 of a cluster of 2"),
     ("\n  float *", "\n  s[threadIdx.x] += 1;\n  float *", "race", 10, "read after write on s+"),
 )

@@ -52,7 +52,7 @@ EMU_INLINE void cluster_sync(EMU_SITE) { emu::cluster_barrier(site); }
 EMU_INLINE void named_barrier_sync(unsigned id, unsigned threads, EMU_SITE) { emu::named_barrier(id, threads, site); }
 
 template <int registers> constexpr unsigned checked_registers() {
-  static_assert(registers >= 24 && registers <= 256 && registers % 8 == 0, "24 to 256 registers, a multiple of 8");
+  static_assert(registers >= 24 && registers <= 256 && registers % 8 == 0, "setmaxnreg takes 24 to 256 in steps of 8");
   return registers;
 }
 template <int registers> EMU_INLINE void setmaxnreg_dec(EMU_SITE) {
@@ -70,7 +70,7 @@ template <int pending> EMU_INLINE void wgmma_wait() { emu::wgmma_wait(pending); 
   template <int mn_major_a, int mn_major_b, int count>                                                            \
   EMU_INLINE void wgmma_##type(float (&d)[count], unsigned long long a, unsigned long long b, int accumulate,     \
                                EMU_SITE) {                                                                        \
-    static_assert(count == 32 || count == 64 || count == 128, "64 x 64, 128 or 256 sums");                        \
+    static_assert(count == 32 || count == 64 || count == 128, "wgmma computes 64 x 64, 128 or 256 sums");         \
     emu::wgmma(d, {emu::OperandType::type, count * 2, a, b, mn_major_a != 0, mn_major_b != 0, accumulate != 0}, \
                site);                                                                                             \
   }
@@ -81,7 +81,7 @@ EMU_WGMMA(bf16)
   template <int count>                                                                                                \
   EMU_INLINE void wgmma_##type(sum (&d)[count], unsigned long long a, unsigned long long b, int accumulate,           \
                                EMU_SITE) {                                                                            \
-    static_assert(count == 32 || count == 64 || count == 128, "64 x 64, 128 or 256 sums");                            \
+    static_assert(count == 32 || count == 64 || count == 128, "wgmma computes 64 x 64, 128 or 256 sums");             \
     emu::wgmma(d, {emu::OperandType::type, count * 2, a, b, false, false, accumulate != 0}, site);                    \
   }
 EMU_WGMMA_ALONG_K(tf32, float)
@@ -91,7 +91,7 @@ EMU_WGMMA_ALONG_K(s8, int)
 #undef EMU_WGMMA_ALONG_K
 template <int count>
 EMU_INLINE void wgmma_tf32(float (&d)[count], const unsigned (&a)[4], unsigned long long b, int accumulate, EMU_SITE) {
-  static_assert(count == 32 || count == 64 || count == 128, "64 x 64, 128 or 256 sums");
+  static_assert(count == 32 || count == 64 || count == 128, "wgmma computes 64 x 64, 128 or 256 sums");
   emu::wgmma(d, {emu::OperandType::tf32, count * 2, 0, b, false, false, accumulate != 0, true}, site, a);
 }
 

@@ -37,7 +37,8 @@ void copy_async(void *destination, const void *source, unsigned bytes, unsigned 
     source_bytes = bytes;
   }
   if (to % bytes || from % bytes) {
-    machine.reports.add("misaligned", "cp.async of " + std::to_string(bytes) + " bytes", pc, &site);
+    const std::string size = std::to_string(bytes), what = "cp.async of " + size + " bytes";
+    machine.reports.add("misaligned", what + " whose addresses are not both multiples of " + size, pc, &site);
     machine.abort_run();
   }
   if (source_bytes) machine.checker.access(from, source_bytes, Access::read, pc);

@@ -48,12 +48,12 @@ void AsyncProxy::check_sums(uintptr_t address, size_t bytes, bool is_read, uintp
     if (!range.in_flight || !range.overlaps(address, bytes)) continue;
     const std::string what = std::string(is_read ? "read" : "write") + " of element ";
     machine.reports.add("wgmma-in-flight", what + std::to_string((address - range.begin) / 4) +
-                        " of sums that a wgmma is still adding to", pc);
+                        " of the accumulators of a wgmma that has not been waited for", pc);
   }
   if (is_read) return;
   for (const LentRange &r : lent)
     if (address < r.begin + r.bytes && r.begin < address + bytes) {
-      machine.reports.add("wgmma-in-flight", "write of registers from which a wgmma still reads A", pc);
+      machine.reports.add("wgmma-in-flight", "write to registers from which a wgmma still reads A", pc);
       return;
     }
 }

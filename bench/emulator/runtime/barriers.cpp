@@ -12,7 +12,7 @@ bool same_place(const Site &a, const Site &b) {
   return a.line() == b.line() && a.column() == b.column() && !std::strcmp(a.file_name(), b.file_name());
 }
 
-// All threads wait; this checks whether they wait for the same barrier.
+// Called when all live threads wait: checks whether they wait at the same barrier, and whether others have exited.
 void judge_barrier(Block &block) {
   const auto waits = [](const Thread &t) { return t.state != State::done; };
   const auto first = std::find_if(block.threads.begin(), block.threads.end(), waits);
@@ -88,7 +88,7 @@ bool release_cluster_barrier(Cluster &cluster) {
     anybody |= block->live > 0;
   }
   if (!anybody) return false;
-  // Each thread is now ordered after all that any of them has done or was ordered after.
+  // Each thread is now ordered after everything that any of them has done or was ordered after.
   ++machine.time;
   std::vector<Thread *> waiting;
   for (Block *block : cluster.blocks) {
@@ -119,12 +119,12 @@ void named_barrier(unsigned id, unsigned threads, Site site) {
   EMU_COUNTING(machine.counter.reach(Does::barrier, site.file_name(), site.line());)
   Block &block = *machine.block;
   if (id == 0 || id >= block.named.size() || threads == 0 || threads % 32) {
-    misuse("barrier-divergence", "a named barrier is one of 1 to 15, for a multiple of 32 threads", site);
+    misuse("barrier-divergence", "a named barrier takes an id from 1 to 15 and a multiple of 32 threads", site);
     machine.abort_run();
   }
   NamedBarrier &barrier = block.named[id];
   if (barrier.arrived && barrier.threads != threads)
-    misuse("barrier-divergence", "threads give one named barrier different numbers of threads", site);
+    misuse("barrier-divergence", "threads pass different thread counts to one named barrier", site);
   barrier.threads = threads;
   join(barrier.arriving, release());
   machine.thread().waits_for = id;

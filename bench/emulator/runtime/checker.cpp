@@ -44,11 +44,11 @@ void Checker::access(uintptr_t address, size_t bytes, Access kind, uintptr_t pc,
 
 void Checker::check_remote(const Block &host, uintptr_t pc) {
   const auto started = [](const Thread &thread) { return thread.started; };
-  const std::string what = "access to shared memory of block " + std::to_string(host.rank) + " of the cluster, which ";
+  const std::string what = "access to the shared memory of block " + std::to_string(host.rank) + " of the cluster ";
   if (!host.live)
-    machine.reports.add("early-exit", what + "has exited", pc);
+    machine.reports.add("early-exit", what + "after that block has exited", pc);
   else if (std::none_of(host.threads.begin(), host.threads.end(), started))
-    machine.reports.add("shared-address", what + "may not have started: a barrier of the cluster comes first", pc);
+    machine.reports.add("shared-address", what + "before a cluster barrier has shown that the block has started", pc);
 }
 
 void Checker::bulk(uintptr_t address, size_t bytes, Access kind, uintptr_t pc, uint32_t agent) {
@@ -95,7 +95,7 @@ Region *Checker::find(uintptr_t address, size_t bytes, size_t alignment, Access 
 
 namespace {
 
-// The running thread's place in the order of events, as far as barriers of the grid and of its block make it.
+// The running thread's place in the order of events.
 struct Now {
   uint32_t me = machine.me, grid = machine.grid_synchronised, block = machine.block->synchronised;
   uint32_t first = machine.block->first_thread, threads = machine.threads_per_block;
@@ -108,7 +108,7 @@ struct Now {
 
 }  // namespace
 
-// Most accesses are checked here, so what is rare is in other functions.
+// Most accesses take only this path, so rare cases are in separate functions.
 void Checker::shadow_access(Region &region, uintptr_t address, size_t bytes, Access kind, uint32_t who, uint32_t pc) {
   EMU_COUNTING(return;)  // only bounds and alignment are checked, since buffers have no shadow
   const Now now;
@@ -221,8 +221,9 @@ void Checker::race(const char *what, const Region &region, uintptr_t at, const E
 void Checker::out_of_bounds(const Region *region, uintptr_t address, size_t bytes, Access kind, uintptr_t pc) {
   const Region *near = region ? region : machine.memory.nearest(address);
   std::string what = std::string(verb(kind)) + " of " + std::to_string(bytes) + " bytes ";
-  what += near ? "at " + place(*near, address) + ", whose size is " + std::to_string(near->size())
-               : std::string("at an address in no buffer");
+  what += near ? "at " + place(*near, address) + ", but " + near->name + " has " + std::to_string(near->size()) +
+                     " bytes"
+               : std::string("at an address outside all buffers and shared memory");
   machine.reports.add("out-of-bounds", what, pc);
   machine.abort_run();
 }

@@ -37,14 +37,14 @@ void publish_own() {
 // Bytes may land before they are announced, which makes the count negative, but not after the phase's last arrival.
 void check_bytes(const Mbarrier &barrier, uintptr_t pc, const Site *site) {
   if (barrier.bytes >= (barrier.pending ? -int64_t(most) : 0)) return;
-  const std::string what = std::to_string(-barrier.bytes) + " bytes more have landed than the phase announced";
-  machine.reports.add("mbarrier", what + ", and it can never end", pc, site);
+  const std::string what = std::to_string(-barrier.bytes) + " more bytes have landed than were announced";
+  machine.reports.add("mbarrier", what + ", so the phase can never end", pc, site);
 }
 
 }  // namespace
 
 Mbarrier &find_mbarrier(Block &block, unsigned address, uintptr_t pc, Site site) {
-  if (address % width) refuse("an mbarrier is aligned to 8 bytes, this one lies", address, site);
+  if (address % width) refuse("an mbarrier must be aligned to 8 bytes; this one is", address, site);
   const auto found = block.mbarriers.find(address);
   if (found == block.mbarriers.end()) refuse("no mbarrier has been initialised", address, site);
   const VisitShared visit(block);
@@ -85,16 +85,16 @@ void report_abandoned(Block &block) {
       machine.reports.add("copy-not-waited-for", "the block ended with a TMA load that no thread had waited for",
                           barrier.landings.front().pc);
     else if (barrier.bytes)
-      machine.reports.add("mbarrier", "the block ended with " + std::to_string(barrier.bytes) +
-                          " bytes announced that have not landed", 0, &barrier.site);
+      machine.reports.add("mbarrier", "the block ended before " + std::to_string(barrier.bytes) +
+                          " announced bytes had landed", 0, &barrier.site);
   }
 }
 
 void mbarrier_init(unsigned address, unsigned arrivals, Site site) {
   const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
   address = shared_offset(address, site);
-  if (address % width) refuse("an mbarrier is aligned to 8 bytes, this one lies", address, site);
-  if (!arrivals || arrivals > most) refuse("an mbarrier counts 1 to 2^20-1 arrivals, not this one", address, site);
+  if (address % width) refuse("an mbarrier must be aligned to 8 bytes; this one is", address, site);
+  if (!arrivals || arrivals > most) refuse("an arrival count outside 1 to 2^20-1, of the mbarrier", address, site);
   const auto at = uintptr_t(shared_at(address));
   machine.checker.access(at, width, Access::write, pc);
   machine.checker.hold_barrier(at, width);
@@ -118,19 +118,20 @@ void mbarrier_arrive(unsigned address, unsigned rank, unsigned expected_bytes, S
   Block *target = machine.block;
   address = shared_offset(address, site);
   if (rank != own_block) {
-    if (rank >= target->cluster->blocks.size()) refuse("the cluster has no block of that rank; barrier", address, site);
+    if (rank >= target->cluster->blocks.size())
+      refuse("the cluster has no block of that rank; the arrival is for the mbarrier", address, site);
     target = target->cluster->blocks[rank];
     if (!target->live) {
-      misuse("early-exit", "an arrival at a barrier of a block that has exited", site);
+      misuse("early-exit", "an arrival at an mbarrier of a block that has exited", site);
       return;
     }
   }
   Mbarrier &barrier = find_mbarrier(*target, address, pc, site);
   if (target != machine.block && !barrier.published)
     misuse("async-proxy", "a remote arrival at an mbarrier that no fence.mbarrier_init has published", site);
-  if (!barrier.pending) refuse("more arrivals than the phase counts", address, site);
+  if (!barrier.pending) refuse("more arrivals than a phase expects, at the mbarrier", address, site);
   barrier.bytes += expected_bytes;
-  if (barrier.bytes > most) refuse("more than 2^20-1 bytes announced", address, site);
+  if (barrier.bytes > most) refuse("more than 2^20-1 bytes announced for one phase of the mbarrier", address, site);
   barrier.site = site;
   --barrier.pending;
   check_bytes(barrier, 0, &site);
@@ -148,7 +149,7 @@ void mbarrier_wait(unsigned address, unsigned parity, Site site) {
   const auto pc = uintptr_t(__builtin_return_address(0)) - 1;
   Thread &me = machine.thread();
   address = shared_offset(address, site);
-  if (parity > 1) refuse("a parity is 0 or 1; the wait", address, site);
+  if (parity > 1) refuse("a parity other than 0 and 1, in a wait for the mbarrier", address, site);
   // The reference into the map stays valid; after another init it refers to the new barrier.
   Mbarrier &barrier = find_mbarrier(*machine.block, address, pc, site);
   while (barrier.phase % 2 == parity) {

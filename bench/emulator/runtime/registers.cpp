@@ -46,10 +46,10 @@ void grant_what_fits(Block &block) {
 std::string registers_missing(const Block &block, size_t thread) {
   const Warpgroup &group = *block.warpgroups[thread / warpgroup_size];
   if (group.asking < warpgroup_size)
-    return " (a setmaxnreg that " + std::to_string(group.asking) + " threads of the warpgroup have reached)";
+    return " (a setmaxnreg that only " + std::to_string(group.asking) + " of the warpgroup's 128 threads have reached)";
   return " (an increase from " + std::to_string(group.registers) + " to " + std::to_string(group.asked) +
-         " registers a thread, of which the block has " + std::to_string(block.free_registers / warpgroup_size) +
-         " to spare)";
+         " registers a thread; the block has " + std::to_string(block.free_registers / warpgroup_size) +
+         " spare registers for each thread of the warpgroup)";
 }
 
 void setmaxnreg(unsigned count, bool increases, Site site) {
@@ -59,7 +59,7 @@ void setmaxnreg(unsigned count, bool increases, Site site) {
   if (group.asked != count || group.increases != increases)
     misuse("setmaxnreg", "the warps of a warpgroup ask for different numbers of registers", site);
   if (increases ? count < group.registers : count > group.registers) {
-    const std::string what = increases ? "an increase from " : "a decrease from ";
+    const std::string what = increases ? "setmaxnreg.inc from " : "setmaxnreg.dec from ";
     machine.reports.add("setmaxnreg", what + std::to_string(group.registers) + " to " + std::to_string(count) +
                         " registers a thread", 0, &site);
     machine.abort_run();

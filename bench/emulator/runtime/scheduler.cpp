@@ -30,8 +30,8 @@ void thread_main() {
 // What an mbarrier still waits for.
 std::string missing_at(const Block &block, unsigned address) {
   const Mbarrier &barrier = block.mbarriers.at(address);
-  return " (an mbarrier without " + std::to_string(barrier.bytes) + " bytes and " + std::to_string(barrier.pending) +
-         " arrivals)";
+  return " (an mbarrier that still waits for " + std::to_string(barrier.bytes) + " bytes and " +
+         std::to_string(barrier.pending) + " arrivals)";
 }
 
 void enter(Block &block) {
@@ -223,7 +223,7 @@ void Scheduler::resume(Block &block, uint32_t i) {
   machine.make_current(i);
   ++machine.switches;
   if (!thread.started) {
-    // NaN or, in reverse order, a large number: it shows if the kernel compares the value or replaces NaN by 0.
+    // NaN or, in reverse order, a large number: NaN stays hidden if the kernel compares it, or replaces it by 0.
     const unsigned char poison = launch_.order == Order::reverse ? 0x4b : 0xff;
     prepare(thread.context, machine.stacks[block.first_stack + i], Stacks::size, thread_main, poison);
     thread.started = true;

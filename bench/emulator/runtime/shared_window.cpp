@@ -13,7 +13,7 @@ unsigned window_of(const char *at, Site site) {
     return machine.static_window + unsigned(at - machine.static_shared);
   if (machine.dynamic_shared && at >= machine.dynamic_shared && at <= machine.dynamic_shared + machine.dynamic_bytes)
     return machine.dynamic_window + unsigned(at - machine.dynamic_shared);
-  machine.reports.add("shared-address", "the pointer is not into shared memory", 0, &site);
+  machine.reports.add("shared-address", "the pointer does not point into shared memory", 0, &site);
   machine.abort_run();
 }
 
@@ -38,8 +38,8 @@ void *cluster_pointer(unsigned address, Site site) {
   const auto own = static_cast<char *>(shared_at(address & ((1u << rank_shift) - 1)));
   if (rank == machine.block->rank) return own;
   if (rank < machine.launch.cluster) return in_image(*machine.block->cluster->blocks[rank], own);
-  const std::string what = "block " + std::to_string(rank) + " of a cluster of " + std::to_string(machine.launch.cluster);
-  machine.reports.add("shared-address", what + ", which are numbered from 0", 0, &site);
+  const std::string size = std::to_string(machine.launch.cluster), what = "an address in block " + std::to_string(rank);
+  machine.reports.add("shared-address", what + " of a cluster of " + size + " blocks, numbered from 0", 0, &site);
   machine.abort_run();
 }
 

@@ -89,7 +89,7 @@ EMU_COUNTING(void count(bool is_load, const TensorMap &map, Corner corner, unsig
 void check_copy(const TensorMap *map, bool is_im2col, unsigned shared, uintptr_t pc, Site site) {
   if (map->map != TensorMap::is_map) refuse("the address is not that of a tensor map", pc, site);
   if (map->is_im2col() != is_im2col)
-    refuse(is_im2col ? "a copy of pixels by a map of boxes" : "a copy of a box by a map of images", pc, site);
+    refuse(is_im2col ? "an im2col copy with a tiled tensor map" : "a tiled copy with an im2col tensor map", pc, site);
   if (shared % 128 == 0) return;
   machine.reports.add("misaligned", "a TMA copy at shared address " + std::to_string(shared) +
                       ", which is not a multiple of 128", pc, &site);

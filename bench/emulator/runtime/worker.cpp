@@ -66,7 +66,7 @@ void on_signal(int number) {
   alarm(2);  // the heap may be corrupt: then there is no report, but the process must end all the same
   const bool late = number == SIGPROF;
   std::string what = late ? "still running after " + std::to_string(current_job->limit_s) + " s" : strsignal(number);
-  machine.reports.add(late ? "timeout" : "crash", what + "; the last access before", machine.checker.last_pc());
+  machine.reports.add(late ? "timeout" : "crash", what + "; the last access was here", machine.checker.last_pc());
   write_run(*current_job);
   _exit(0);
 }
@@ -105,14 +105,14 @@ void check_arguments(const PlannedLaunch &plan, const Entry &entry) {
   int sizes[64];
   const auto count = size_t(entry.sizes(sizes));
   if (count != plan.arguments.size())
-    throw std::runtime_error(plan.entry + " takes " + std::to_string(count) + " arguments, the plan has " +
+    throw std::runtime_error(plan.entry + " takes " + std::to_string(count) + " arguments, but the launch passes " +
                              std::to_string(plan.arguments.size()));
   for (size_t i = 0; i < count; ++i) {
     const int given = size_of(plan.arguments[i]);
     if (given == sizes[i]) continue;
     const auto name = [](int size) { return size < 0 ? std::string("a pointer") : std::to_string(size) + " bytes"; };
-    throw std::runtime_error(plan.entry + ", argument " + std::to_string(i) + ": is " + name(sizes[i]) +
-                             ", the plan gives " + name(given));
+    throw std::runtime_error(plan.entry + ": argument " + std::to_string(i) + " is " + name(sizes[i]) +
+                             ", but the launch passes " + name(given));
   }
 }
 
@@ -129,8 +129,9 @@ void check_limits(const PlannedLaunch &plan) {
     throw std::runtime_error(plan.entry + ": no device has " + std::to_string(plan.shared_bytes) +
                              " bytes of shared memory for a block");
   if (!plan.cluster || plan.cluster > 8 || grid.x % plan.cluster)
-    throw std::runtime_error(plan.entry + ": no device divides a grid " + std::to_string(grid.x) +
-                             " blocks wide into clusters of " + std::to_string(plan.cluster) + "; at most 8");
+    throw std::runtime_error(plan.entry + ": a grid " + std::to_string(grid.x) +
+                             " blocks wide cannot run in clusters of " + std::to_string(plan.cluster) +
+                             "; a cluster size divides the width and is at most 8");
 }
 
 // Checks the requirements of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col.
@@ -146,7 +147,8 @@ void check_map(const std::string &entry, const TensorMap &map) {
   const uint32_t row = map.box[0] * map.itemsize;
   if (row % 16) refuse("a box with rows of " + std::to_string(row) + " bytes; expected a multiple of 16");
   if (map.swizzle && row > map.swizzle)
-    refuse("a box with rows of " + std::to_string(row) + " bytes, swizzled over " + std::to_string(map.swizzle));
+    refuse("a box with rows of " + std::to_string(row) + " bytes and a swizzle of " + std::to_string(map.swizzle) +
+           " bytes");
   if (!map.is_im2col()) return;
   for (unsigned axis = 0; axis < 2; ++axis) {
     for (const int corner : {map.lower[axis], map.upper[axis]})

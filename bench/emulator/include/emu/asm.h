@@ -16,9 +16,9 @@ template <class T, class F> EMU_INLINE T as(const F &from) {
     return T(from);
 }
 template <class To, class T> EMU_INLINE void put(To &to, T value) { to = as<To>(value); }
-// Joins registers to one, and splits one into several: `mov.b64 %0, {%1, %2}`.
+// Joins registers into one, and splits one into several: `mov.b64 %0, {%1, %2}`.
 template <class T, class F, size_t n> EMU_INLINE T joined(const F (&parts)[n]) {
-  static_assert(sizeof(T) == sizeof(F) * n, "the emulator has no such mov of registers");
+  static_assert(sizeof(T) == sizeof(F) * n, "the emulator has no mov between registers of these sizes");
   T whole;
   __builtin_memcpy(&whole, parts, sizeof(T));
   return whole;
@@ -66,7 +66,7 @@ EMU_INLINE unsigned table(unsigned a, unsigned b, unsigned c, unsigned truth) {
     result |= (truth >> ((a >> bit & 1) << 2 | (b >> bit & 1) << 1 | (c >> bit & 1)) & 1) << bit;
   return result;
 }
-// A product twice as wide, its upper half, and sums with carries.
+// The full product, twice as wide as its factors; its upper half; sums and differences with carries.
 template <class T> using Twice = std::conditional_t<sizeof(T) == 8, __int128, std::conditional_t<sizeof(T) == 4, long long, int>>;
 template <class T> using Wide = std::conditional_t<std::is_signed_v<T>, Twice<T>, std::make_unsigned_t<Twice<T>>>;
 template <class T> EMU_INLINE Wide<T> wide(T a, T b) { return Wide<T>(a) * Wide<T>(b); }

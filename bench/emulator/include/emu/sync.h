@@ -67,7 +67,7 @@ template <class T> struct Shuffle {
         me.out = warp[me.source].in;
       } else {
         __builtin_memset(&me.out, 0xff, sizeof(T));
-        misuse("shuffle", "the source lane does not take part: the value is undefined", me.site);
+        misuse("shuffle", "the source lane does not take part in the shuffle, so the value is undefined", me.site);
       }
     });
   }

@@ -1,4 +1,4 @@
-// The tensor map (TMA descriptor) of the emulator. The driver's has the same contents in 128 opaque bytes.
+// The tensor map (TMA descriptor) of the emulator. The driver's map has the same contents in 128 opaque bytes.
 #pragma once
 #include <cstdint>
 
@@ -22,6 +22,6 @@ struct alignas(64) TensorMap {
   bool is_im2col() const { return stride[0] != 0; }
   uint32_t bytes() const { return box[0] * box[1] * itemsize; }
 };
-static_assert(sizeof(TensorMap) == 128, "as large as the driver's");
+static_assert(sizeof(TensorMap) == 128, "a TensorMap is as large as the driver's");
 
 }  // namespace emu
