@@ -60,7 +60,7 @@ class ChannelSums:
         return complaint(squares)
 
     def _narrowed(self, index: tuple[Array, ...], new: Array, old: Array) -> Changed:
-        """Convert changes of the operand whose channels are summed to changes of the sums."""
+        """Turn changes of the operand whose channels are summed into changes of the sums."""
         problem = self._problem
         first, second, *rest = index
         if problem.direction == "dgrad":  # the channels of each filter
@@ -84,7 +84,7 @@ class ChannelSums:
                 sums[met[self._problem.output]] += change * array[met[other]].astype(np.float64)
 
     def _met_by(self, name: str, first: int, second: int, row: int, column: int) -> dict[str, tuple[int | slice, ...]]:
-        """Return, for an element of x, w or y, the elements of the other two that are in its products, in order."""
+        """Return indices of the other two operands' elements that share products with this one, in matching order."""
         inputs, outputs = self._problem.c // self._problem.groups, self._problem.k // self._problem.groups
         channels: dict[str, tuple[int | slice, int | slice]]
         if name == "w":

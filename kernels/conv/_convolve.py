@@ -1,4 +1,4 @@
-"""Convolution in float64, and its gradients: products over channels by BLAS, then shifted sums.
+"""Convolution and its gradients in FP64 or FP32: products over channels by BLAS, then shifted sums.
 
 Channels are the second axis of all arrays here, whatever the problem's layout.
 """

@@ -24,7 +24,7 @@ RAGGED = (
     "n2c5h8w8k5r3s3pad1/g5",
     "n1c3h21w26k5r4s3pad1x0",
 )
-#: For kernels that support too few of the above: 3 x 3 filters at unit stride; channels and filters of whole vectors;
+#: For kernels that support too few of the above: 3 x 3 filters at unit stride; channels and filters that fill vectors;
 #: depthwise.
 MORE = (
     *("n1c9h5w14k66r3s3", "n2c17h9w8k33r3s3pad1x2", "n1c66h5w7k9r3s3pad0-1x1-0", "n3c2h6w11k5r3s3", "n1c1h3w3k1r3s3"),

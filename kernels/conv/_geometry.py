@@ -57,7 +57,7 @@ def fits_ints(p: ConvProblem) -> str | None:
         "the output has": p.n * p.p * p.q,
         "the channels of an image have": p.c * p.h * p.w,
         "a filter has": p.c * p.r * p.s,
-        "the filters' taps are": p.k * p.r * p.s,
+        "a channel of all filters has": p.k * p.r * p.s,
     }
     for what, count in counts.items():
         if count > INT_LIMIT:

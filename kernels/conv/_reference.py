@@ -1,4 +1,4 @@
-"""The float64 reference of a convolution: the whole output, or some elements and weighted sums over the rest.
+"""The float64 reference of a convolution: the whole output, or some elements and weighted sums of all.
 
 Channels are the second axis of all arrays here, whatever the problem's layout.
 """
@@ -25,7 +25,7 @@ from kernelmark.kernels.conv._convolve import convolve
 from kernelmark.kernels.conv._sizes import ConvSizes, as_nchw
 from kernelmark.kernels.conv._tolerance import WINOGRAD
 
-#: Problems of at most this many multiply-adds are computed in whole (about 20 ms of DGEMM).
+#: Problems of at most this many multiply-adds are computed in full (about 20 ms of DGEMM).
 WHOLE_REFERENCE_MACS = 2**29
 SAMPLED = 128
 #: The number of independent sets of weights for the sums.
@@ -92,7 +92,7 @@ class Reference(NamedTuple):
         return units
 
     def _check_elements(self, name: str, output: Array, bound: Bound) -> Verdict:
-        """Check only elements with products: the others are exact, and many of them would hide a large rms error."""
+        """Check all elements, then those with products alone: many exact zeros would hide a large rms error."""
         dtype = self.problem.dtype
         if self.places is not None:
             return compare(f"sampled {name}", output[self.places], self.values, bound, dtype)
@@ -174,7 +174,7 @@ def least_units(problem: ConvSizes, squares: Arrays) -> dict[str, Array]:
 
 
 def bounding(problem: ConvSizes, weights: Array, squares: Array, least: Array | None) -> tuple[Array, Array, Array]:
-    """Return three arrays for bounds of weighted sums: squared units, errors in float64, and sums of squared weights.
+    """Return three arrays for bounds of weighted sums: squared units, rounding errors, and sums of squared weights.
 
     least: the least units, if the algorithm spreads errors of large products. If given, each square becomes the
     largest square of its plane, but no smaller than the square for `least` or for uniform operands.

@@ -133,7 +133,7 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
 
     @property
     def flop(self) -> int:
-        """Return the operations of direct convolution, including products with padding, whatever the algorithm."""
+        """Return direct convolution's operation count, including products with padding, whatever the algorithm."""
         return 2 * self.n * self.k * self.p * self.q * (self.c // self.groups) * self.r * self.s
 
     def least_flop(self, numerics: str) -> int:
@@ -154,7 +154,7 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
 def _met(outputs: int, taps: int, size: int, stride: int, dilation: int, pad: int) -> int:
     """Return the number of pairs of an output and a tap, along one axis, that are not in the padding."""
     pairs = 0
-    for first in range(-pad, taps * dilation - pad, dilation):  # the element at the tap of the first output
+    for first in range(-pad, taps * dilation - pad, dilation):  # the element the first output reads at the tap
         pairs += max(0, min(outputs, (size - 1 - first) // stride + 1) - max(0, -(first // stride)))
     return pairs
 

@@ -33,7 +33,7 @@ LARGE, F16_LARGE = 1e3, 16.0
 class ConvOperands(Protocol):
     """The operands of a set-up: `x`, `w` and `y` in the problem's layout, thread count, stream and scratch.
 
-    The output is `y` of fprop, `x` of dgrad, `w` of wgrad; the others are read.
+    The output is `y` for fprop, `x` for dgrad, `w` for wgrad; the others are read.
     """
 
     x: Any

@@ -151,7 +151,7 @@ REFUSED = [
         )
     ],
     (CONV + "implicit", "conv/n1c65536h2w2k65536r1s1/f32/nchw/fprop/g65536", "65536 parts"),
-    (CONV + "implicit", "conv/n64c40000h64w512k1r1s1/f32/nchw/fprop", "a tile reaches over"),
+    (CONV + "implicit", "conv/n64c40000h64w512k1r1s1/f32/nchw/fprop", "a tile spans"),
     *[
         (CONV + "implicit_wgmma", f"conv/{problem}", reason)
         for problem, reason in (
@@ -215,7 +215,7 @@ REFUSED = [
     (
         "conv/numba.fft_tiled",
         "conv/n1c2h300w20k2r25s3/f32/nchw/fprop/dil4x1",
-        "r reaches over 97 elements, expected at most 96",
+        "r spans 97 elements, expected at most 96",
     ),
     *[
         (f"conv/cufft.{name}", "conv/n65536c32768h8w8k1r3s3/f32/nchw/fprop", f"{2**31} transforms, expected at most")
@@ -223,7 +223,7 @@ REFUSED = [
     ],
     # What is wrong on a GPU is not offered.
     ("conv/cudnn_frontend.fft", "conv/n4c128h33w35k136r3s3pad1/f32/nchw/dgrad", ""),
-    ("conv/cudnn_frontend.fft", "conv/n4c128h33w35k136r3s3pad1-0x1/f32/nchw/dgrad", "engines compute others wrong"),
+    ("conv/cudnn_frontend.fft", "conv/n4c128h33w35k136r3s3pad1-0x1/f32/nchw/dgrad", "engines return wrong results"),
     ("conv/cudnn.algo_0", "conv/n8c64h56w57k72r3s3pad1/f32/nchw/dgrad", ""),
     ("conv/cudnn.algo_0", "conv/n8c64h56w57k72r3s3pad1/f16/nchw/dgrad", "has no f16 path; it has f32"),
     ("conv/cudnn.algo_0", "conv/n8c64h56w57k72r3s3pad1/bf16/nchw/dgrad", "has no bf16 path; it has f32"),

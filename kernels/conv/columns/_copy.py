@@ -1,7 +1,7 @@
 """Copy columns from an image, or add them back to it; a column has the elements that an output pixel is computed from.
 
 A block of columns has the elements at the taps `t0:t1` of channels `c0:c1` for some output pixels of one image. With
-channels last it is stored pixel by pixel, otherwise tap by tap; padding gives 0.
+channels last it is stored pixel by pixel, otherwise tap by tap; padding is 0.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -48,7 +48,7 @@ def by_tap(columns, x, g, at, block, first, last, back):
 
 @part
 def _row(columns, row, x, begin, stride, count, back):
-    """Copy elements of x, `stride` apart, to columns, or add columns to them; slices avoid tests of indices' signs."""
+    """Copy elements of x, `stride` apart, to columns, or add columns to them; slices avoid checks of signs."""
     if stride == 1:
         _run(columns, row, x, begin, count, back)
     else:

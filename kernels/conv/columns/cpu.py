@@ -13,7 +13,7 @@ DEFAULT = {"DEPTH": 384, "AREA": 2**17}
 
 def _formed(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     """Return why a tile has no effect on a problem whose images are multiplied in place, or None."""
-    return "a 1 x 1 filter has no columns, whose blocks could be other" if p.pointwise and vars(t) != DEFAULT else None
+    return "a 1 x 1 filter has no columns, so blocks have no effect" if p.pointwise and vars(t) != DEFAULT else None
 
 
 #: DEPTH: products added at a time; AREA: elements of a block of columns, by default half of a 1 MiB L2 cache.

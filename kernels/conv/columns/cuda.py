@@ -30,7 +30,7 @@ def _supports(p: ConvProblem) -> str | None:
         return f"groups is {p.groups}, expected at most {GRID_LIMIT}: the grid's z counts them"
     blocks = max(ceil_div(p.c, WARPS), ceil_div(height(p) + PACK, WARP))
     if blocks > GRID_LIMIT:
-        return f"channels or taps are {blocks} blocks, expected at most {GRID_LIMIT} along y"
+        return f"channels or taps make {blocks} blocks along y, expected at most {GRID_LIMIT}"
     return fits_ints(p)
 
 
@@ -56,7 +56,7 @@ def _unless(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     prefer=Prefer(TILES, _unless),
 )
 def im2col(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """Columns in scratch memory, multiplied by the pipelined FP32 product."""
+    """Columns in scratch memory, multiplied by the pipelined FP32 GEMM."""
     return list(_wgrad(p, t, device) if p.direction == "wgrad" else _multiplied(p, t))
 
 

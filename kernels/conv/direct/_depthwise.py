@@ -130,7 +130,7 @@ def filters(w, x, y, b, d, sums, turned, side, of_y, cut, like, offsets, weights
         len(offsets),
         sizes,
     )
-    b[:], d[:] = np.float32(0), np.float32(0)  # all of b, since zeros of d are multiplied with its unused parts, too
+    b[:], d[:] = np.float32(0), np.float32(0)  # all of b, since its unused parts are multiplied, too, by zeros of d
     for group in range(start, stop):
         lanes = min(cut.unit, channels - group * cut.unit)
         sums[:] = np.float32(0)

@@ -33,7 +33,7 @@ class _Tables(NamedTuple):
 
 
 def phases(size: int, taps: int, pad: int, stride: int, dilation: int) -> list[Phase]:
-    """Return the phases of an axis of x that have elements; the elements of a phase use the same taps."""
+    """Return the non-empty phases of an axis of x; the elements of a phase use the same taps."""
     axis = []
     for first in range(min(stride, size)):
         met = np.array([t for t in range(taps) if (first + pad - t * dilation) % stride == 0], np.int64)

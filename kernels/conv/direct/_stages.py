@@ -17,7 +17,7 @@ from kernelmark.kernels.conv.direct._plan import Border, Item, Plan, filter_grad
 from kernelmark.kernels.conv.direct._tile import ROWS, WIDTH, tile_rows
 from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
-MOST_COPIES = 2  # the most copies of a line, on average, for each thread to surround the lines that it reads itself
+MOST_COPIES = 2  # the most copies of a line, on average, at which each thread still surrounds its own lines
 
 #: The plan of each direction, and the operands that are b, v and the output.
 _PLANS = {
@@ -46,7 +46,7 @@ def stages(problem: ConvProblem, x: ConvOperands) -> Launch:
 def _images(b: Array, plan: Plan, n: int, x: ConvOperands) -> tuple[list[Array], Launch | None]:
     """Return the surrounded images that each band of items reads, and the launch that surrounds them with zeros.
 
-    Each thread surrounds the lines that it reads by itself, if they stay in its cache and this is little work. Lines
+    Each thread itself surrounds the lines that it reads, if they stay in its cache and this is little work. Lines
     that another thread has written would be read from that thread's cache in the middle of the sums, which is slow.
     """
     bands, border = parts(len(plan.items), x.threads), plan.border

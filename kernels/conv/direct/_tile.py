@@ -87,7 +87,7 @@ def _is_even(builder: Any, offsets: list[Any]) -> Any:
 #: `add_products(sums, b, rows, steps, v, (at, base, row, panel, first, last))`: for r in ROWS and i in WIDTH,
 #: sums[at + r WIDTH + i] += sum over t in first:last of b[base + rows[row + r] + steps[t]] v[panel + t WIDTH + i].
 add_products = _products(ROWS, VECTORS)
-#: The same with one row less, which suits images of 7 x 7 and 14 x 14.
+#: The same with one row fewer, which suits images of 7 x 7 and 14 x 14.
 add_fewer_products = _products(ROWS - 1, VECTORS)
 #: The same with twice as many rows, for i in LANES.
 add_narrow_products, add_fewer_narrow_products = (_products(2 * rows, 1) for rows in (ROWS, ROWS - 1))

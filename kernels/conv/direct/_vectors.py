@@ -19,7 +19,7 @@ from kernelmark.kernels._tile import INTEGER, LANES, VECTOR, Sums, after, loaded
 
 MANY, SOME = 8, 4  # vectors of sums at a time
 ROWS, ACROSS = 4, 2 if registers().nbytes == 32 else 4  # planes of the target at a time, and vectors of each
-TAPS, FEW = 9, 3  # of a filter's gradient at a time
+TAPS, FEW = 9, 3  # taps of a filter's gradient at a time
 SLACK = LANES * MANY  # elements that may be read beyond a buffer
 
 

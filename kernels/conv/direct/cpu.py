@@ -21,7 +21,7 @@ def _rows(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     met = MANY["AT_ONCE"] * (g.c * g.stride_h * g.stride_w if p.direction == "fprop" else g.k)
     reads_again = p.direction != "wgrad" and (g.channels_last or g.r == g.s == 1)
     default = FEW if reads_again and 4 * met > second_level_bytes() // 2 else MANY
-    return None if vars(t) == default else f"for this problem {default['AT_ONCE']} rows at a time are the default"
+    return None if vars(t) == default else f"the default for this problem is {default['AT_ONCE']} rows at a time"
 
 
 #: STEPS: steps of a sum at a time; 128 make a panel of at most 16 KiB, so that a first-level cache of 32 KiB has room
@@ -53,7 +53,7 @@ def _not_depthwise(p: ConvProblem) -> str | None:
 def _not_grouped(p: ConvProblem) -> str | None:
     if p.groups == 1:
         return "groups is 1, expected more: conv/numba.direct is for one group"
-    return None if _not_depthwise(p) else "a filter for each channel is what conv/numba.depthwise is for"
+    return None if _not_depthwise(p) else "each channel has one filter, expected more: conv/numba.depthwise is for one"
 
 
 #: HELD: the elements of a strip of rows that stays in a cache together with its sums.

@@ -104,7 +104,7 @@ def _conjugate(v: Vectors, number: Number) -> Number:
 
 
 def _combined(v: Vectors, parts: list[Number], k: int, n: int) -> list[Number]:
-    """Return results k, k + n / p and so on of n, from result k of the transforms of every p-th number."""
+    """Return results k, k + n / p, ... of a length-n DFT from result k of each DFT of every p-th number."""
     if len(parts) > 2 or 4 * k % n == 0:
         return _small(v, [_turned(v, number, i * k, n) for i, number in enumerate(parts)])
     (a, b), (c, d) = parts
@@ -125,7 +125,7 @@ def _turned(v: Vectors, number: Number, k: int, n: int) -> Number:
 
 
 def _small(v: Vectors, numbers: list[Number]) -> list[Number]:
-    """Return the transform of a prime count of numbers, which combines numbers at both ends."""
+    """Return the transform of a prime count of numbers, which pairs numbers from both ends."""
     p, first = len(numbers), numbers[0]
     if p == 2:
         pairs = list(zip(*numbers, strict=True))

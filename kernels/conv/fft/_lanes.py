@@ -13,7 +13,7 @@ from kernelmark.kernels.conv.fft._codelets import UNIT, call, turned
 from kernelmark.kernels.conv.fft._planes import met, place
 
 FLOAT = 4  # bytes of a number
-#: The number of a tile that does not exist, or whose row is outside of the image.
+#: Stands for the image offset of a tile that does not exist.
 _NOWHERE = -1
 
 
@@ -44,14 +44,14 @@ def forward(codelets, flat, cut, order, buffers, spectra, start, stop):
                 line_at = off + u * FLOAT * half[0].size
                 call(codelets[1], (to, to_step, to_part, line_at, across * step, FLOAT * UNIT, sign))
                 to += FLOAT * UNIT
-    fence()  # type: ignore[call-arg]  # of columns written past the caches
+    fence()  # type: ignore[call-arg]  # for columns written past the caches
 
 
 @jit
 def inverse(codelets, flat, cut, order, buffers, spectra, start, stop):
     """Transform batches start:stop of spectra to tiles, and store their outputs, which begin at index `lead` of a tile.
 
-    The inverse is computed as a forward transform that has real and imaginary parts exchanged in input and output.
+    The inverse is computed as a forward transform, with real and imaginary parts swapped in input and output.
     """
     half, line, buffer = buffers
     units, across = half.shape[0], half.shape[2]

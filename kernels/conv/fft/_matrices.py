@@ -68,7 +68,7 @@ class Spectra(NamedTuple):
 
 
 def fitting(p: ConvProblem) -> list[int]:
-    """Return those sides of tiles that are larger than a filter."""
+    """Return the sides of tiles that are larger than a filter."""
     return [side for side in SIDES if max(p.r, p.s) < side]
 
 
@@ -95,12 +95,12 @@ def supports(p: ConvProblem) -> str | None:
     if p.groups > GRID_LIMIT:
         return f"groups is {p.groups}, expected at most {GRID_LIMIT}: a grid has {GRID_LIMIT} blocks along y"
     blocks = max(operand.grid[0] for side in fitting(p) for operand in spectra(p, side))
-    return None if blocks <= INT_LIMIT else f"{blocks} blocks of tiles, expected at most {INT_LIMIT} along x"
+    return None if blocks <= INT_LIMIT else f"the grid has {blocks} blocks along x, expected at most {INT_LIMIT}"
 
 
 def not_held(side: int, among: list[int]) -> str | None:
-    """Return why a tile of this side cannot hold the problem, or None. among: the sides of tiles that can."""
-    return None if side in among else f"tiles of {side} x {side} do not hold the problem"
+    """Return why tiles of this side do not fit the problem, or None. among: the sides that do."""
+    return None if side in among else f"tiles of {side} x {side} do not fit the problem"
 
 
 def wasteful(p: ConvProblem, side: int, among: list[int]) -> str | None:

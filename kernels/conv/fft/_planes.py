@@ -1,6 +1,6 @@
 """Numba functions that cut planes from images, transform them to spectra batch by batch, and store the results.
 
-A batch of planes and its spectra fit in a cache that a thread has alone; FFTW's passes over a large array with wide
+A batch of planes and its spectra fit in the cache of one core; FFTW's passes over a large array with wide
 strides would be many times slower. From this cache, a row of the batch is copied to each frequency's matrix. The
 functions are serial and release the GIL.
 """
@@ -30,7 +30,7 @@ def _call(_context: Any, function: Any, plan: Any, source: Any, target: Any) -> 
     return types.void(types.intp, types.intp, types.intp, types.intp), generate
 
 
-#: `_execute(function, plan, source, target)`: let FFTW's function execute a plan on other arrays; all are addresses.
+#: `_execute(function, plan, source, target)`: let FFTW's function execute a plan on other arrays, given addresses.
 _execute = cast(Any, intrinsic(_call))
 
 
@@ -87,7 +87,7 @@ def _copy(source: Array, target: Array, scale: np.float32) -> None:
 
 @jit
 def _fetch(flat: Array, cut: Cut, offset: int, top: int, left: int, target: Array) -> None:
-    """Copy a tile's elements into zeros."""
+    """Copy a tile's elements into a zeroed array."""
     height, width, by_row, by_column = cut.height, cut.width, cut.strides[3], cut.strides[4]
     top, left = top + height.first, left + width.first
     row_0, row_1 = met(height, top)

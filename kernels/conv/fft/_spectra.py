@@ -128,7 +128,7 @@ def in_lanes(x: ConvOperands, cut: Cut, count: int, output: bool) -> Way:
 
 
 def _fitting(x: ConvOperands, cut: Cut) -> int:
-    """Return the number of planes that fit a batch."""
+    """Return the number of planes that fit in a batch."""
     return int(x.tile.BATCH << 10) // (4 * cut.points)
 
 
@@ -138,7 +138,7 @@ def _complex(x: ConvOperands, shape: tuple[int, ...]) -> Array:
 
 
 def _batch(count: int, threads: int, limit: int, least: int) -> int:
-    """Return the largest power of two with which no thread has an eighth more than its share; few sizes, few plans."""
+    """Return the largest power of two (few sizes need few plans) at which no thread exceeds its share by an eighth."""
     sizes = [1 << i for i in range(max(least, limit).bit_length())]
     share = count / threads
     return min(sizes, key=lambda size: (max(math.ceil(share / size) * size, 1.125 * share), -size))

@@ -58,7 +58,7 @@ class Cut(NamedTuple):
 
     @property
     def points(self) -> int:
-        """Return the elements of a tile."""
+        """Return the number of elements in a tile."""
         return self.height.side * self.width.side
 
     @property
@@ -68,7 +68,7 @@ class Cut(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """Return the elements of the tensor."""
+        """Return the number of elements in the tensor."""
         return self.groups * self.channels * self.images * self.height.size * self.width.size
 
 
@@ -103,7 +103,7 @@ class Cuts(NamedTuple):
 
     @property
     def transform_flop(self) -> float:
-        """Return the operations of all transforms: half of 5 N log2 N for each real transform."""
+        """Return the operation count of all transforms: half of 5 N log2 N for each real transform."""
         return 2.5 * self.points * math.log2(self.points) * self.planes
 
 
@@ -133,7 +133,7 @@ def _axes(p: ConvSizes, side: int, sizes: tuple[int, int, int], steps: tuple[int
     step = side - last
     tiles = -(-(image if p.direction == "dgrad" else (outputs - 1) * stride + 1) // step)
     w = Axis(taps, dilation, 0, 1, side, side, side)
-    if p.direction == "dgrad":  # a filter reaches back from where its output is
+    if p.direction == "dgrad":  # a filter reaches back from its output's place
         x = Axis(image, 1, 0, tiles, step, side, step, last)
         return x, w, Axis(outputs, stride, pad - last, tiles, step, side, side)
     return Axis(image, 1, -pad, tiles, step, side, side), w, Axis(outputs, stride, 0, tiles, step, side, step)
@@ -162,7 +162,7 @@ def cheapest(p: ConvSizes, sides: Iterable[int], cost: Callable[[Cuts], float]) 
 
 
 def executed(c: Cuts, multiply_add: int) -> int:
-    """Return the floating-point operations of transforms, plus `multiply_add` per complex multiply-add."""
+    """Return the operation count of transforms, plus `multiply_add` per complex multiply-add."""
     return round(c.transform_flop) + multiply_add * c.products
 
 

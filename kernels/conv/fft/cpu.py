@@ -49,7 +49,7 @@ def at_once(c: Cuts, mib: float) -> int:
 
 
 def sides(p: ConvProblem, t: Tile, by_model: Callable[[ConvProblem], Sides]) -> Sides:
-    """Return the tile's height and width: the tunables HEIGHT and WIDTH, or the model's choice for those that are 0."""
+    """Return the tile's height and width: the tunables HEIGHT and WIDTH, or the model's choice where one is 0."""
     height, width = by_model(p)
     return t.HEIGHT or height, t.WIDTH or width
 
@@ -57,7 +57,7 @@ def sides(p: ConvProblem, t: Tile, by_model: Callable[[ConvProblem], Sides]) -> 
 def _valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
     for name, side, least, most in zip(("HEIGHT", "WIDTH"), (t.HEIGHT, t.WIDTH), spans(p), whole(p), strict=True):
         if side and not least <= side <= most:
-            return f"{name} is {side}, expected {least}, the filter's, to {most}, that of a whole image"
+            return f"{name} is {side}, expected {least} (the filter's) to {most} (a whole image's)"
     return None
 
 
@@ -65,7 +65,7 @@ def _too_long(p: ConvProblem) -> str | None:
     """Return why no tile of kernelmark's transforms is large enough for a filter, or None."""
     for name, span in zip("rs", spans(p), strict=True):
         if span > STRAIGHT[-1]:
-            return f"{name} reaches over {span} elements, expected at most {STRAIGHT[-1]}, the side of the largest tile"
+            return f"{name} spans {span} elements, expected at most {STRAIGHT[-1]}, the side of the largest tile"
     return None
 
 

@@ -40,7 +40,7 @@ BLOCKS_PER_SM = 3  # blocks of fft_fused that fill a multiprocessor
 
 
 def padded(p: ConvProblem, values: Mapping[str, int]) -> int:
-    """Return the elements of the tiles that cover the product at one frequency."""
+    """Return the number of elements in the tiles that cover the product at one frequency."""
     a, b, _ = spectra(p, fitting(p)[0])
     return math.prod(ceil_div(x.matrix[1], values[side]) * values[side] for x, side in ((a, "BM"), (b, "BN")))
 
@@ -122,7 +122,7 @@ def _refusal(p: ConvProblem) -> str | None:
 
 
 def _executed_fused(p: ConvProblem, side: int) -> int:
-    """Return the operations of all transforms, and 8 for each complex multiply-add of two tiles with a filter."""
+    """Return the operation count: all transforms, and 8 per complex multiply-add of two tiles with a filter."""
     _, b, c = (operand.cut for operand in spectra(p, side))
     both, inputs, outputs = b.places / 2, b.channels, c.channels
     of_two = 5 * side**2 * int(math.log2(side**2))  # two real tiles are transformed as one complex tile

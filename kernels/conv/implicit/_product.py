@@ -105,7 +105,7 @@ def supports(p: ConvProblem) -> str | None:
     images = max(elements(p, name) // p.n for name in ("x", "y")) * spanned
     stepped = DEEPEST * max(p.h * p.w, p.c * p.r * p.s)
     if max(images, stepped) > INT_LIMIT:
-        return f"a tile reaches over {max(images, stepped)} elements of an operand, expected at most {INT_LIMIT}"
+        return f"a tile spans {max(images, stepped)} elements of an operand, expected at most {INT_LIMIT}"
     return None
 
 

@@ -126,7 +126,7 @@ def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
 def fit(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
     """Return why the tile, SQUARE or BROAD, does not suit the problem, or None."""
     crowded = SQUARE["BN"] == t.BN and ((p.layout, p.direction) != ("nchw", "fprop") or not masked(p))
-    return f"{p.direction} of {p.r} x {p.s} leaves FFMA in conflict over the registers' banks" if crowded else None
+    return f"{p.direction} of {p.r} x {p.s} causes register bank conflicts of FFMA" if crowded else None
 
 
 _FULLEST = by_waves(FILLING, launched, useful, warps, fit)
@@ -204,7 +204,7 @@ def in_order(small: Mapping[str, Tunable], square: Mapping[str, Tunable], *wide:
         if t in widest and crowded:
             return f"{p.layout} {p.direction} takes more registers than a thread has"
         if t == middle and widest and not crowded and not half_empty(p, 256) and waves(p, *widest):
-            return f"larger tiles make {WAVES} waves and more"
+            return f"larger tiles make {WAVES} waves or more"
         return None
 
     return Prefer((small, square, *wide), unless)

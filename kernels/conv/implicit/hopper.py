@@ -72,21 +72,21 @@ def blocks(p: ConvProblem, t: Tile) -> int:
 def supports(p: ConvProblem) -> str | None:
     """Return why the kernel cannot take the problem, or None."""
     if p.groups > 1:
-        return f"groups are {p.groups}, expected 1: a tile is of all channels"
+        return f"groups are {p.groups}, expected 1: a tile spans all channels"
     for name, size in (("channels", p.c), ("filters", p.k)):
         if size % CHUNK:
             return (
                 f"{name} are {size}, expected a multiple of {CHUNK}: pixels begin at multiples of 16 bytes for the TMA"
             )
     if p.direction == "dgrad" and not p.unit_stride:
-        return f"the stride is {p.stride}, expected 1 in an input's gradient: a tap meets only some of the pixels"
+        return f"the stride is {p.stride}, expected 1 in an input's gradient: a tap reaches only some of the pixels"
     farthest = max((p.r - 1) * p.dilation_h, (p.s - 1) * p.dilation_w)
     if farthest > FARTHEST:
         return (
             f"a tap lies {farthest} pixels from the first one, expected at most {FARTHEST}: the TMA has 8 bits for it"
         )
     if p.n * max(p.h * p.w, p.p * p.q) > INT_LIMIT - PAST:
-        return f"pixels are more than {INT_LIMIT - PAST}: they are counted in C ints"
+        return f"there are more than {INT_LIMIT - PAST} pixels: they are counted in C ints"
     return images(p, BM).refusal(DTYPES[p.dtype].itemsize) or fits_ints(p)
 
 

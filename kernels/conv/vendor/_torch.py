@@ -17,7 +17,7 @@ def convolution(problem: ConvProblem, x: ConvOperands) -> Launch:
     """
     torch: Any = import_module("torch")
     if problem.dtype == "bf16" and problem.direction != "fprop" and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        raise Unsupported(f"{problem.direction} of bf16 is not by oneDNN on this CPU; expected one with AVX-512")
+        raise Unsupported(f"oneDNN has no bf16 {problem.direction} on this CPU; expected one with AVX-512")
     images, filters, y = (tensor(as_nchw(array, problem.layout)) for array in (x.x, x.w, x.y))
     geometry = (
         [problem.stride_h, problem.stride_w],

@@ -87,13 +87,13 @@ def unequal_padding(p: ConvProblem, why: str) -> str | None:
 
 
 def _symmetric(p: ConvProblem) -> str | None:
-    return unequal_padding(p, "cuDNN's descriptor has one number an axis")
+    return unequal_padding(p, "cuDNN's descriptor has one number per axis")
 
 
 def three_by_three(p: ConvProblem) -> str | None:
     """Return why the error of cuDNN's Winograd algorithm is unknown for `p`, or None."""
     if (p.r, p.s) != (3, 3):
-        return f"r x s is {p.r} x {p.s}, expected 3 x 3: no bound of the error is known for cuDNN's other transforms"
+        return f"r x s is {p.r} x {p.s}, expected 3 x 3: no error bound is known for cuDNN's other transforms"
     return None
 
 
@@ -111,7 +111,7 @@ def products(m: int) -> Any:
 
 
 def spectral(p: ConvProblem) -> int:
-    """Return the least operations of multiplying spectra, 6 per complex multiply-add; tile sizes are undocumented."""
+    """Return the least operation count of the products, 6 per complex multiply-add; tile sizes are undocumented."""
     height, width = (min(_TILE, size) for size in (p.h + sum(p.pad_h), p.w + sum(p.pad_w)))
     tiles = max(1, (p.p * p.q) // (_TILE * _TILE))
     return p.n * p.k * (p.c // p.groups) * max(3 * p.p * p.q, 6 * tiles * height * (width // 2 + 1))
@@ -140,16 +140,16 @@ _ALGORITHMS: tuple[tuple[str, dict[str, int], dict[str, Any], str], ...] = (
     ("algo_0", {"dgrad": 0, "wgrad": 0}, _ATOMIC, " for dgrad and wgrad, a sum by atomic additions"),
     ("algo_1", {"dgrad": 1, "wgrad": 1}, _PLAIN, " for dgrad and wgrad, an implicit GEMM"),
     ("algo_3", {"wgrad": 3}, _PLAIN, " for wgrad, ALGO_0 with indices computed beforehand"),
-    ("implicit_gemm_tf32", {"fprop": 0}, _TF32, ", allowed TF32"),
-    ("implicit_precomp_gemm_tf32", {"fprop": 1}, _TF32, ", allowed TF32"),
-    ("gemm_tf32", {"fprop": 2}, _TF32, ", allowed TF32"),
-    ("algo_0_tf32", {"dgrad": 0, "wgrad": 0}, _TF32, " for dgrad and wgrad, allowed TF32"),
-    ("algo_1_tf32", {"dgrad": 1, "wgrad": 1}, _TF32, " for dgrad and wgrad, allowed TF32"),
-    ("algo_3_tf32", {"wgrad": 3}, _TF32, " for wgrad, allowed TF32"),
+    ("implicit_gemm_tf32", {"fprop": 0}, _TF32, ", with TF32 allowed"),
+    ("implicit_precomp_gemm_tf32", {"fprop": 1}, _TF32, ", with TF32 allowed"),
+    ("gemm_tf32", {"fprop": 2}, _TF32, ", with TF32 allowed"),
+    ("algo_0_tf32", {"dgrad": 0, "wgrad": 0}, _TF32, " for dgrad and wgrad, with TF32 allowed"),
+    ("algo_1_tf32", {"dgrad": 1, "wgrad": 1}, _TF32, " for dgrad and wgrad, with TF32 allowed"),
+    ("algo_3_tf32", {"wgrad": 3}, _TF32, " for wgrad, with TF32 allowed"),
     ("fft", {"fprop": 4, "dgrad": 2, "wgrad": 2}, _FFT, ", of whole images"),
     ("fft_tiling", {"fprop": 5, "dgrad": 3, "wgrad": 6}, _FFT, ", of tiles"),
     ("winograd", {"fprop": 6, "dgrad": 4, "wgrad": 4}, _winograd("winograd", 2), ", fused"),
-    ("winograd_nonfused", {"fprop": 7, "dgrad": 5, "wgrad": 5}, _winograd("winograd4", 4), ", its stages apart"),
+    ("winograd_nonfused", {"fprop": 7, "dgrad": 5, "wgrad": 5}, _winograd("winograd4", 4), ", in separate stages"),
 )
 
 

@@ -76,7 +76,7 @@ def _first_plan(graph: Any, wanted: tuple[str, ...], barred: tuple[str, ...]) ->
             continue
         return str(graph.get_plan_name_at_index(index))
     with_, without = (", ".join(names) or "nothing" for names in (wanted, barred))
-    raise Unsupported(f"none of cuDNN's {graph.get_execution_plan_count()} plans notes {with_} and not {without}")
+    raise Unsupported(f"none of cuDNN's {graph.get_execution_plan_count()} plans has the notes {with_}, not {without}")
 
 
 class _Planned(NamedTuple):
@@ -129,7 +129,7 @@ def fma(problem: ConvProblem, x: ConvOperands) -> Launch:
 
 
 def _fft_refuses(p: ConvProblem) -> str | None:
-    return unequal_padding(p, "cuDNN 9.19's FFT engines compute others wrong on an H200")
+    return unequal_padding(p, "otherwise cuDNN 9.19's FFT engines return wrong results on an H200")
 
 
 @kernel("conv", numerics="fft", supports=_fft_refuses, executed=spectral, **_FP32)

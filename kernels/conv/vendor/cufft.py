@@ -130,7 +130,7 @@ def _fits_ints(problem: ConvProblem, sides: Sides) -> str | None:
     counts["blocks"] = max(blocks(max(cut.elements, cut.planes * cut.points)) for cut in c)
     for what, count in counts.items():
         if count > INT_LIMIT:
-            return f"{count} {what}, expected at most {INT_LIMIT}"
+            return f"the problem has {count} {what}, expected at most {INT_LIMIT}"
     return None
 
 

@@ -71,7 +71,7 @@ def supports(most_groups: int) -> Callable[[ConvProblem], str | None]:
 
 
 def executed(side: int) -> Callable[[ConvProblem, Tile], int]:
-    """Return a function that counts the transforms, and (side + 2)^2 multiply-adds per tile, channel and filter.
+    """Return a function that counts operations: transforms, (side + 2)^2 multiply-adds per tile, channel, filter.
 
     Each transform is counted once, although F(2x2,3x3) transforms the input for each block of filters.
     """

@@ -178,7 +178,7 @@ def _loaded(builder: Any, first: Any, places: list[Any]) -> list[Any]:
 def _divided(builder: Any, vectors: list[Any]) -> list[Any]:
     """Return n vectors: number i has every n-th element of the n given vectors, from element i on.
 
-    The elements are divided by one factor of n after another, which takes fewer instructions.
+    The elements are split by one factor of n after another, which takes fewer instructions.
     """
     n = len(vectors)
     by = _factor(n)
@@ -190,7 +190,7 @@ def _divided(builder: Any, vectors: list[Any]) -> list[Any]:
 
 
 def _joined(builder: Any, lines: list[Any]) -> list[Any]:
-    """Invert the division: return the first elements of n vectors, then the second, and so on."""
+    """Invert `_divided`: return the first elements of n vectors, then the second, and so on."""
     n = len(lines)
     by = _factor(n)
     if by == n:

@@ -20,7 +20,7 @@ def padded(to, source, buffer, g, start, stop):
     """Copy rows start:stop of images with zero padding, and split each row into `phases` interleaved parts.
 
     The last vector of a row may extend into the next row, which then overwrites the excess. The last rows are copied
-    from scratch. buffer: half of it for a row, half for the row's parts.
+    by way of `buffer`, which has one half for a row, one for its parts.
     """
     row, skipped, left = g.phases * g.columns, max(0, -g.left), max(0, g.left)
     count = min(g.width - skipped, row - left)  # elements that no tile reads are left out
@@ -47,7 +47,7 @@ def padded(to, source, buffer, g, start, stop):
 
 @part
 def planes(v, x, buffer, g, plane, length, c0, c1, s0, s1):
-    """Transform channels c0:c1 of strips s0:s1 to planes, in lines over tiles; channels are `length` elements apart.
+    """Transform channels c0:c1 of strips s0:s1 to planes: tiles are contiguous, channels `length` elements apart.
 
     g.back: transform the output's gradient instead of the input.
     """
@@ -69,7 +69,7 @@ def planes(v, x, buffer, g, plane, length, c0, c1, s0, s1):
 
 @part
 def planes_last(v, x, buffer, g, plane, length, s0, s1, tile):
-    """Transform strips s0:s1 to planes from tile number `tile` on, in lines over channels, `length` elements apart."""
+    """Transform strips s0:s1 to planes, from tile `tile` on: channels are contiguous, tiles `length` elements apart."""
     side, m = g.m + 2, g.m
     row, line = g.columns, (g.m + 2) * g.inputs + LANES
     for strip in range(s0, s1):
@@ -106,7 +106,7 @@ def _outputs(buffer, products, g, plane, at, count):
 
 @part
 def _put(y, buffer, line, g, image_at, s0, s1):
-    """Store one channel of the output, from lines over tiles."""
+    """Store one channel of the output; a line of `buffer` has one pixel of each tile."""
     between = g.m * g.m * line
     for strip in range(s0, s1):
         image, down = strip // g.down, strip % g.down
@@ -118,7 +118,7 @@ def _put(y, buffer, line, g, image_at, s0, s1):
 
 @part
 def _put_last(y, buffer, line, g, tile, f0, f1):
-    """Store one tile of the output, from lines over channels."""
+    """Store one tile of the output; a line of `buffer` has one pixel of each channel."""
     strip, across = tile // g.across, tile % g.across
     image, down = strip // g.down, strip % g.down
     for a in range(min(g.m, g.out_height - g.m * down)):

@@ -53,8 +53,8 @@ def strides(g: Tiling, count: int) -> tuple[int, int, int]:
     """Return the stride of planes of `count` strips, and the strides of channels and tiles within a plane.
 
     Tiles are contiguous, unless channels are last or tiles are few; then channels are contiguous. An extra vector after
-    each plane keeps planes from competing for the same cache sets. A line over channels is padded to whole vectors, so
-    that threads, which write whole vectors, do not overwrite each other's lines.
+    each plane keeps planes from competing for the same cache sets. A tile's channels are padded to whole vectors, so
+    that threads, which write whole vectors, do not overwrite each other's tiles.
     """
     tiles, line = count * g.across, -(-g.inputs // LANES) * LANES
     if g.channels_last or tiles <= ALONE:
@@ -69,7 +69,7 @@ def each_thread(x: ConvOperands, elements: int, is_shared: bool = False) -> list
 
 
 class Planes:
-    """The input or the output's gradient: its rows padded by zeros, and its transform in planes of `step` strips.
+    """The input or the output's gradient: its rows padded with zeros, and its transform in planes of `step` strips.
 
     v: for each thread, scratch for the planes; threads may share one scratch. strides: the distances between planes,
     between channels and between tiles.

@@ -23,7 +23,7 @@ def refused(problem: ConvProblem) -> str | None:
 
 
 def executed(problem: ConvProblem, f: Transforms) -> int:
-    """Return the operations: additions and multiplications of the transforms, and the products."""
+    """Return the operation count: additions and multiplications of the transforms, and the products."""
     m, side = f.at.shape
     g = tiling(problem, m)
     if problem.direction == "wgrad":
@@ -35,7 +35,7 @@ def executed(problem: ConvProblem, f: Transforms) -> int:
 
 
 def _executed_back(problem: ConvProblem, f: Transforms, g: Tiling) -> int:
-    """Return the operations of a filter's gradient, which uses the transposed matrices."""
+    """Return the operation count of a filter's gradient, which uses the transposed matrices."""
     m, side = f.at.shape
     tiles = problem.n * g.down * g.across
     images = tiles * (2 * side * _operations(f.bt) * problem.c + (m + side) * _operations(f.at.T) * problem.k)
@@ -44,7 +44,7 @@ def _executed_back(problem: ConvProblem, f: Transforms, g: Tiling) -> int:
 
 
 def _operations(matrix: Any) -> int:
-    """Return the additions, and the multiplications by factors other than 1 and -1, for one vector."""
+    """Count the additions, and the multiplications by factors other than 1 and -1, for one vector."""
     return int((matrix != 0).sum() - len(matrix) + ((matrix != 0) & (abs(matrix) != 1)).sum())
 
 
@@ -57,11 +57,11 @@ def _launch(problem: ConvProblem, x: ConvOperands, m: int) -> Launch:
 
 
 def _parts(p: ConvProblem, t: Tile, m: int) -> str | None:
-    """Return why a tile is equivalent to a smaller one, or None."""
+    """Return why a tile is equivalent to one with OUTPUTS 0, or None."""
     if p.direction == "wgrad" and t.OUTPUTS and not _is_whole(p, t, m):
-        return "tiles are added up in several blocks, for all channels of the output, so OUTPUTS is 0"
+        return "blocks of tiles are summed one by one, each for all output channels, so OUTPUTS is 0"
     outputs = p.c if p.direction == "dgrad" else p.k
-    return f"{t.OUTPUTS} channels are all {outputs} of the output, as 0 is" if outputs <= t.OUTPUTS else None
+    return f"OUTPUTS is {t.OUTPUTS}, equivalent to 0 for {outputs} channels" if outputs <= t.OUTPUTS else None
 
 
 def _is_whole(p: ConvProblem, t: Tile, m: int) -> bool:
@@ -87,15 +87,15 @@ def _suits(p: ConvProblem, t: Tile, m: int) -> str | None:
     return (
         None
         if vars(t) == default
-        else f"for this problem HELD {default['HELD']} and OUTPUTS {default['OUTPUTS']} are the default"
+        else f"the default for this problem is HELD {default['HELD']} and OUTPUTS {default['OUTPUTS']}"
     )
 
 
 def _tiles(m: int) -> dict[str, Any]:
     """Return the declarations of tiles.
 
-    HELD: elements of the transformed input and output that each thread has at a time. OUTPUTS: channels of the output,
-    or 0 for all, whose filters are transformed, and multiplied or summed, at a time.
+    HELD: elements of the transformed input and output that each thread has at a time. OUTPUTS: output channels
+    whose filters are transformed, and multiplied or summed, at a time; 0 for all.
     """
     return {
         "tunables": {"HELD": powers(12, 24), "OUTPUTS": (0, *powers(2, 8))},
