@@ -1,4 +1,4 @@
-"""Expand suites to jobs: which kernels contend on which problems, in which mode and on how many threads."""
+"""Expand suites into jobs: which kernels contend on which problems, in which mode and on how many threads."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -96,7 +96,7 @@ class WorkerKey(msgspec.Struct, frozen=True):
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """One of `count` parts of a plan. index: from 1, or 0 for the merged run. cases: number of cases of all parts."""
+    """One of `count` parts of a plan. index: from 1, or 0 for the merged run. cases: the total over all parts."""
 
     index: int
     count: int
@@ -145,7 +145,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class PlannedJob(msgspec.Struct, frozen=True):
-    """A job and the facts about its suite that its rows record. place: its number in the whole plan, not in a shard."""
+    """A job, and facts about its suite for its rows. place: the job's number in the whole plan, not in a shard."""
 
     job: Job
     key: WorkerKey
@@ -219,7 +219,7 @@ def contenders(
 
 
 def case_count(planned_jobs: Iterable[PlannedJob], registry: Registry) -> int:
-    """Count the rows of jobs; cases that several sweeps have in common are counted once."""
+    """Count the rows that jobs will have; a case that occurs in several sweeps counts once."""
     entrants = ((planned.job, *entrant) for planned in planned_jobs for entrant in planned.job.entrants)
     return len({hash(case_of(job, problem, registry.kernels[kernel])) for job, problem, kernel in entrants})
 

@@ -1,6 +1,6 @@
 """Check the arguments of declarations before they are used: names, types and values.
 
-A complaint names the operation or the kernel; discovery adds the file and the line before it.
+A complaint names the operation or the kernel; discovery prefixes it with the file and the line.
 """
 
 import re
@@ -23,7 +23,7 @@ DEVICES = {"cpu", "cuda"}
 ORDERS = ("C", "F")
 #: The kinds of host memory that kernels on each device can declare for their operands.
 HOST_MEMORY = {"cpu": ("", "small", "huge", "shared"), "cuda": ("", "pinned", "write_combined", "mapped", "managed")}
-#: The characters of a name. Globs, names of files and cases contain names, so blanks, slashes and stars are excluded.
+#: The pattern of a name. Names occur in globs, file names and cases, so blanks, slashes and stars are excluded.
 NAME = "[A-Za-z0-9_][A-Za-z0-9_+-]*"
 _NAME = re.compile(NAME)
 _EXPECTED_NAME = "letters, digits, _, + and -"
@@ -36,7 +36,7 @@ _WORDS = {str: "a string", bool: "True or False", int: "a whole number", NoneTyp
 
 
 def shown(value: object) -> str:
-    """Return a value for a complaint, in at most 60 characters, even if its `__repr__` raises."""
+    """Return the text of a value for a complaint, in at most 60 characters, even if its `__repr__` raises."""
     try:
         text = " ".join(repr(value).split())
     except Exception:
@@ -45,10 +45,10 @@ def shown(value: object) -> str:
 
 
 def check_op(op: object, decorator: str) -> None:
-    """Raise UsageError if a decorator has no operation, as when it is used without parentheses."""
+    """Raise UsageError if a decorator got no operation, for instance because it was used without parentheses."""
     if not isinstance(op, str):
-        how = f'@{decorator}("gemm", ...) with the name of an operation'
-        raise UsageError(f"{decorator}: is given {shown(op)}, expected a string: {how}")
+        how = f'@{decorator}("gemm", ...)'
+        raise UsageError(f"{decorator}: got {shown(op)}, expected the name of an operation: {how}")
 
 
 def subject_of(op: str, provider: object, name: object) -> str:
@@ -82,7 +82,7 @@ def checked(kernel: K, problem_class: type[Problem]) -> K:
     declared = kernel.numerics or {}
     by_storage = declared if isinstance(declared, Mapping) else {}
     for storage in by_storage:
-        _require(storage in DTYPES, subject, "numerics", by_storage, f"storage types out of {', '.join(DTYPES)}")
+        _require(storage in DTYPES, subject, "numerics", by_storage, f"storage types from {', '.join(DTYPES)}")
     for numerics in by_storage.values() or filter(None, [declared]):
         _require(numerics in NUMERICS, subject, "numerics", numerics, f"one of {', '.join(NUMERICS)}")
     for axis, values in kernel.domain.items():
@@ -94,11 +94,11 @@ def checked(kernel: K, problem_class: type[Problem]) -> K:
 
 
 def check_operation(name: object, cls: object, options: set[str]) -> None:
-    """Raise UsageError for an invalid operation class. options: keywords; if one is `ms`, no axis may be named `m`."""
+    """Raise UsageError for an invalid operation class. options: kernels' keywords; `ms` would rule out an axis `m`."""
     subject = f"operation {name if isinstance(name, str) else shown(name)}"
     _require(isinstance(name, str) and bool(_NAME.fullmatch(name)), subject, "its name", name, _EXPECTED_NAME)
     right = isinstance(cls, type) and issubclass(cls, Problem)
-    _require(right, subject, "it", cls, "a class that has kernelmark.Problem as its base")
+    _require(right, subject, "it", cls, "a subclass of kernelmark.Problem")
     problem_class = typing.cast(type[Problem], cls)
     config = problem_class.__struct_config__
     _require(config.frozen, subject, "frozen", config.frozen, "True: class Mine(Problem, frozen=True, kw_only=True)")
@@ -154,7 +154,7 @@ def require_figures(problem: Problem, name: str) -> None:
         complaint = f"{type(error).__name__}: {error}"
         raise UsageError(f"{name}: its size, work or traffic cannot be computed: {complaint}") from None
     if not _fits(dims, Mapping[str, int | float | str]):
-        expected = "a dict of numbers and strings by the names of columns"
+        expected = "a dict from column names to numbers and strings"
         raise UsageError(f"{name}: dims() returned {shown(dims)}, expected {expected}")
     for figure, value in figures.items():
         if type(value) is not int or value < 0:
@@ -180,14 +180,14 @@ def _fits(value: object, hint: Any) -> bool:
 
 
 def _words(hint: Any) -> str:
-    """Return the words for a type in a complaint, such as `a tuple, each a string`."""
+    """Return a type in words for a complaint, such as `a tuple, each element a string`."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, UnionType):
         return " or ".join(_words(arg) for arg in args)
     if origin is Callable:
         return "a function"
     if origin is tuple:
-        return f"a tuple, each {_words(args[0])}"
+        return f"a tuple, each element {_words(args[0])}"
     if origin is Mapping:
         return f"a dict, each key {_words(args[0])}, each value {_words(args[1])}"
     return _WORDS.get(hint, str(hint))

@@ -66,7 +66,7 @@ def others_installed() -> bool:
 def _entry_points() -> Iterator[Any]:
     """Yield installed packages' entry points for `kernelmark.kernels`; damaged packages are skipped.
 
-    Importing importlib.metadata takes a tenth of `kernelmark list`'s time, so its files are searched without it first.
+    Importing importlib.metadata takes a tenth of `kernelmark list`'s time, so it is imported only if there are any.
     """
     folders = [Path(folder) for folder in dict.fromkeys(sys.path) if Path(folder).is_dir()]
     for file in (file for folder in folders for file in folder.glob("*-info/entry_points.txt")):
@@ -128,7 +128,7 @@ def load_plugin(plugin: str | Path, timeout_s: float = TIMEOUT_S) -> None:
 def _put_back(in_command: bool) -> Iterator[None]:
     """Restore built-in functions, the recursion limit, and entries that a plug-in removes from sys.modules or sys.path.
 
-    A command needs them until it ends. in_command: also restore the current folder, since a command has relative paths.
+    A command needs them until it ends. in_command: also restore the current folder, since paths may be relative.
     """
     functions, modules, folders = vars(builtins).copy(), dict(sys.modules), list(sys.path)
     here, depth = Path.cwd() if in_command else None, sys.getrecursionlimit()

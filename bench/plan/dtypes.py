@@ -78,7 +78,7 @@ NUMERICS = {
     "winograd": Numerics(0.0, 2.0**-24),
     "winograd4": Numerics(0.0, 2.0**-24),
     "fft": Numerics(0.0, 2.0**-24),
-    # FP32 and FP64, by Strassen's algorithm or Winograd's variant of it, which multiply halves of the matrices.
+    # FP32 and FP64, by Strassen's algorithm or Winograd's variant of it, which multiply blocks of half the size.
     "strassen": Numerics(0.0, 2.0**-24),
     "strassen64": Numerics(0.0, 2.0**-53),
     # FP32 and FP64, by the definition of the discrete Fourier transform, whose sums have as many terms as points.
@@ -89,7 +89,7 @@ NUMERICS = {
     "int8": Numerics(0.0, 2.0**-24),
 }
 
-#: By numerics, ten times the least compute capability of a GPU that has it. Of these, CPUs have only `ON_CPU`.
+#: By numerics, the lowest compute capability that supports it, times ten. Of these, CPUs support only `ON_CPU`.
 CAPABILITY = {"f16": 70, "tf32": 80, "3xtf32": 80, "bf16": 80, "e4m3": 89, "e5m2": 89}
 ON_CPU = ("f16", "bf16")
 

@@ -18,11 +18,11 @@ class StoreGone(UsageError):
 
 
 class Unsupported(Exception):
-    """A kernel cannot take a problem, or cannot run here; the message is the reason in the row."""
+    """A kernel cannot take a problem, or cannot run here; the message becomes the row's reason."""
 
 
 def message(error: BaseException) -> str:
-    """Return an exception's message, even if a plug-in's exception fails to make one."""
+    """Return an exception's message, even if the `__str__` of a plug-in's exception raises."""
     try:
         return str(error)
     except Exception:

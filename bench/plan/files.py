@@ -26,7 +26,7 @@ def data_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """Return `$XDG_CACHE_HOME/kernelmark`; for a user without a home, a path below /dev/null: nothing is cached."""
+    """Return `$XDG_CACHE_HOME/kernelmark`; for a user without a home, a path below /dev/null, which caches nothing."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelmark"
     except RuntimeError:
@@ -34,7 +34,7 @@ def cache_folder() -> Path:
 
 
 def require_file(path: Path, most_bytes: float = math.inf) -> None:
-    """Raise UsageError for a path that is no file and for a file that is too large; a missing file passes."""
+    """Raise UsageError if the path is not a regular file, or the file is too large; a missing file passes."""
     try:
         status = path.stat()
     except (OSError, ValueError):
@@ -106,7 +106,7 @@ def kept_plugin(text: str) -> Path:
 
 @contextmanager
 def only_utf8() -> Iterator[None]:
-    """Raise UsageError for a recorded text that is not UTF-8, such as the name of a file."""
+    """Raise UsageError if a text to be recorded, such as a file name, is not UTF-8."""
     try:
         yield
     except UnicodeEncodeError as error:

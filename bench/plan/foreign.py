@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 #: Seconds that an import or a step of planning may always take, even if the time limit of a call is shorter.
 LEAST_S = 10.0
-#: Seconds after which faulthandler ends the process if C code keeps the thread from running.
+#: Seconds after the limit at which faulthandler ends the process, if C code keeps the thread from running.
 GRACE_S = 1.0
 _BUILTINS = dict(vars(builtins))
 
@@ -59,7 +59,7 @@ _END: Any = object()
 
 
 def each_overseen(items: Iterable[T], subject: str, timeout_s: float) -> Iterator[T]:
-    """Yield the items of an iterable, and limit the time that each takes to compute."""
+    """Yield the items of an iterable, limiting the time to compute each."""
     iterator = iter(items)
     while True:
         with overseen(subject, timeout_s):

@@ -45,7 +45,7 @@ class Kernel:
     set-up. executed: floating-point operations of its algorithm, as a function of the problem (and of the tile if it
     has tunables), if not the operation's nominal number (Winograd, FFT). wire: bytes that it sends between
     workers, as a function of the problem, if the operation has workers. synchronises: its calls wait for the device, so
-    the stream must not be held while they are queued. host_memory: the kind of host memory of its operands, a key of
+    the stream must not be held while they are queued. host_memory: the kind of host memory of its operands, one in
     HOST_MEMORY; "" is memory as NumPy allocates it. spread: its operands lie on several GPUs, given by `Operand.gpus`.
     on_request: it contends only if a glob of the suite or of the user selects it. module: the Python module that
     declares it; set by the decorators.
@@ -121,7 +121,7 @@ class Kernel:
             return reason
         if self.tile_for(problem, device) is not None:
             return None
-        complaint = f"is no tile for {problem.id}" if self.tile else "no tile is valid"
+        complaint = f"is not valid for {problem.id}" if self.tile else "no tile is valid"
         return f"{self.id}: {complaint}: {self.unwanted(problem, next(self.tiles(device)), device)}"
 
     def executed_flop(self, problem: Problem, device: DeviceLimits = H100) -> int:
@@ -143,7 +143,7 @@ class Kernel:
         return int(declared)
 
     def wire_bytes_for(self, problem: Problem) -> int | None:
-        """Return the bytes that the kernel declares to send between workers. Raises ValueError if they are too few."""
+        """Return how many bytes the kernel declares it sends between workers. Raises ValueError if they are too few."""
         if self.wire is None:
             return None
         numerics, declared = self.numerics_for(problem), self.wire(problem)
@@ -167,7 +167,7 @@ class Kernel:
         return {name: values_on(device, values) for name, values in self.tunables.items()} | pinned
 
     def tiles(self, device: DeviceLimits = H100) -> Iterator[Tile]:
-        """Yield the tiles that a run may use by default, the preferred first; every tile if `prefer` is not set."""
+        """Yield the tiles that a run may use by default: `prefer` in order of preference, or else every tile."""
         if self.prefer is None:
             values = self.values(device)
             return (Tile(**dict(zip(values, taken, strict=True))) for taken in product(*values.values()))
@@ -212,7 +212,7 @@ def _checked_tile(kernel: Kernel, values: Mapping[str, int]) -> dict[str, int]:
             raise UsageError(f"{subject}: {name} {unknown(name, kernel.tunables)}")
         known = kernel.tunables[name]
         if value not in known and not any(map(callable, known)):
-            raise UsageError(f"{subject}: {name} is {value}, {kernel.base_id} has {', '.join(map(str, known))}")
+            raise UsageError(f"{subject}: {name} is {value}, expected one of {', '.join(map(str, known))}")
     return {name: values[name] for name in kernel.tunables if name in values}
 
 
@@ -220,7 +220,7 @@ K = TypeVar("K", bound=Kernel)
 
 
 def tiled(kernel: K, globs: Sequence[str]) -> Iterator[K]:
-    """Yield the kernel as globs select it: as declared, and with each tile that a glob has after an @.
+    """Yield the kernel as globs select it: as declared, and with each tile that a glob names after an @.
 
     Raises UsageError if a matched kernel has no such tile.
     """
@@ -284,9 +284,9 @@ class Im2colMap:
         for what, value, least, most in (
             *(("corner", value, -128, 127) for value in (*self.lower, *self.upper)),
             *(("stride", value, 1, 8) for value in self.stride),
-            ("number of pixels in a copy", pixels, 1, 1024),
-            ("number of channels in a copy", channels, 1, 256),
-            ("row of a copy in bytes", row, 16, row if self.swizzle == "none" else int(self.swizzle.removesuffix("B"))),
+            ("copy's number of pixels", pixels, 1, 1024),
+            ("copy's number of channels", channels, 1, 256),
+            ("copy's row in bytes", row, 16, row if self.swizzle == "none" else int(self.swizzle.removesuffix("B"))),
         ):
             if not least <= value <= most:
                 return f"a {what} is {value}, expected {least} to {most}, the limits of the TMA"

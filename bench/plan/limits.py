@@ -53,7 +53,7 @@ def _limits(capability: int, multiprocessors: int, threads: int, blocks: int, sm
 
 #: The device that is assumed without a GPU: an H100 SXM.
 H100 = _limits(90, 132, 2048, 32, 228, 50)
-#: A device of each compute capability, after NVIDIA's table of technical specifications per compute capability and the
+#: A device of each compute capability, from NVIDIA's table of technical specifications per compute capability and the
 #: architectures' white papers: T4, A100, RTX 3090, RTX 4090, H100, B200, RTX 5090.
 TYPICAL = {
     limits.capability: limits

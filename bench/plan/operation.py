@@ -33,7 +33,7 @@ Dim = typing.Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Arrays = Mapping[str, Array]
 #: The index of each input's changed elements, and their previous values.
 Changes = Mapping[str, tuple[tuple[Array, ...], Array]]
-#: A function of the outputs, the current inputs, their changes and the numerics: why outputs are wrong, or None.
+#: From the outputs, the current inputs, their changes and the numerics, returns why outputs are wrong, or None.
 Checksums = Callable[[Arrays, Arrays, Changes, str], str | None]
 
 
@@ -291,7 +291,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flop(self) -> int:
-        """Return the nominal floating-point operations; 0 if the operation only moves data."""
+        """Return the nominal number of floating-point operations; 0 if the operation only moves data."""
         raise NotImplementedError
 
     def link(self, footprint_bytes: int) -> str:
@@ -300,7 +300,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bus_bytes(self) -> float | None:
-        """Return the least bytes that must cross a bus between workers, or None without workers."""
+        """Return the fewest bytes that must cross a bus between workers, or None without workers."""
         return None
 
     def least_wire_bytes(self, numerics: str) -> int:
@@ -308,7 +308,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         return 0
 
     def least_flop(self, numerics: str) -> int:
-        """Return the fewest floating-point operations of an algorithm with these numerics."""
+        """Return the fewest floating-point operations that an algorithm with these numerics needs."""
         return self.flop
 
     @property
@@ -318,7 +318,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def touched_bytes(self) -> int:
-        """Return the bytes that a call brings into a cache; of the padding after a row, at most a line is counted."""
+        """Return the bytes that a call brings into a cache, counting at most one cache line of padding per row."""
         rows = ((operand, DTYPES[operand.dtype].itemsize) for operand in self.touched)
         return sum(
             math.prod(operand.shape[:-1]) * min(operand.ld * size, operand.shape[-1] * size + _LINE_BYTES)

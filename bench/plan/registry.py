@@ -165,7 +165,7 @@ def cuda_kernel(op: str, *, source: str = "", entry: str = "", **options: Any) -
 
 
 def _check_plan(function: Callable[..., Any], name: str) -> None:
-    """Raise UsageError for a plan with a wrong signature, which would otherwise show as a defect of kernelmark."""
+    """Raise UsageError for a plan with a wrong signature, which would otherwise look like a defect of kernelmark."""
     code = getattr(function, "__code__", None)
     if code is None or code.co_flags & 4:  # inspect.CO_VARARGS, whose module is slow to import
         return

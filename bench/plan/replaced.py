@@ -16,7 +16,7 @@ _STANDARD = ("builtins", "concurrent", "ctypes", "threading", "time")
 class Originals:
     """The original functions, classes and modules of libraries, and the set-up functions of kernelmark's own kernels.
 
-    Modules that are imported later are recorded at their import.
+    Modules that are imported later are recorded when they are imported.
     """
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class Originals:
         )
 
     def _by_import(self, after: object, before: object, name: str) -> bool:
-        """Return whether an import explains a change: it sets submodules as attributes, which a package may delete."""
+        """Return whether an import explains a change: imports set submodules as attributes; packages delete some."""
         is_module = name in self._modules and after is self._modules[name][0]
         return is_module or (after is None and isinstance(before, ModuleType))
 

@@ -36,7 +36,7 @@ def group_of(problem: str) -> str:
 
 
 def owners(jobs: Iterable[PlannedJob], count: int, registry: Registry) -> dict[str, int]:
-    """Return the shard of each comparison group: from the heaviest on, each group goes to the lightest shard so far.
+    """Return the shard of each comparison group. Groups, heaviest first, go to the shard that is lightest so far.
 
     The order of the jobs does not matter: groups of equal weight are sorted by hash.
     """
@@ -64,7 +64,7 @@ def weight(planned: PlannedJob, registry: Registry) -> int:
 
 
 def sharded(plan: Plan, shard: Shard, jobs: Sequence[PlannedJob], registry: Registry) -> tuple[Plan, list[PlannedJob]]:
-    """Return the plan of one shard, and its jobs in order; no jobs if there are fewer comparison groups than shards."""
+    """Return the plan of one shard, and its jobs in order; a shard may get none if shards outnumber groups."""
     shards = owners(jobs, shard.count, registry)
     members = [planned for planned in jobs if shards[group_of(planned.job.problems[0])] == shard.index]
     whole = msgspec.structs.replace(shard, cases=case_count(jobs, registry))

@@ -74,7 +74,7 @@ class Space:
         return Count(self.size, round((DRAWN - reasons.total()) / DRAWN * self.size), scaled, False)
 
     def sample(self, count: int, seed: int) -> list[Tile]:
-        """Return `count` different valid tiles, or all of a smaller space; the same seed gives the same tiles.
+        """Return `count` different valid tiles, or all if there are fewer; the same seed gives the same tiles.
 
         In a small space the draw is uniform. In a larger one each tile is built value by value, avoiding refused
         values.

@@ -30,7 +30,7 @@ class Suite(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """Return a hash of all problems of the suite, equal for two suites with the same problems in the same order.
+        """Return a hash of the suite: its name, its texts, its settings, and its problems in order.
 
         It does not depend on the path, since shards may have the file in another folder.
         """

@@ -118,7 +118,7 @@ def read_sweep(table: Any, registry: Registry, where: str) -> Sweep:
     several = (axis for axis, values in swept.items() if len(values) > 1 and isinstance(values[0], int | float))
     # Variants differ in axes with named values (layout, dtype), never in sizes, whose times cannot be compared.
     named = [axis for axis, values in swept.items() if isinstance(values[0], str)]
-    names = f"a list of axes with names for values, each once; here: {', '.join(named) or 'none'}"
+    names = f"a list of axes whose values are names, each once; here: {', '.join(named) or 'none'}"
     sweep = Sweep(
         problem_class,
         where,

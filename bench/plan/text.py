@@ -12,7 +12,7 @@ _COMMANDS = re.compile(
     r"|(?:\x1b[]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x9c|\x1b\\)?"
     r"|\x1b[ -/]*[0-~]?"
 )
-#: Matches characters that a terminal obeys, or that reorder or hide what it shows.
+#: Matches characters that a terminal interprets, or that reorder or hide text.
 _HIDDEN = re.compile("[\x80-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
@@ -36,7 +36,7 @@ def as_utf8(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return lines of text without colours, titles, cursor movements and other control characters."""
+    """Return lines of text without colours, window titles, cursor movements or other control characters."""
     lines = _COMMANDS.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return "".join(c for c in lines if c.isprintable() or c in "\n\t")
 

@@ -50,7 +50,7 @@ def tile_text(values: Mapping[str, int]) -> str:
 
 
 def nearest(wanted: Iterable[Tile], pinned: Mapping[str, int]) -> list[Tile]:
-    """Set the pinned values in the wanted tiles. Return the results, those with the fewest changed values first."""
+    """Return the wanted tiles with the pinned values set, without duplicates, fewest changed values first."""
     ranked = sorted(wanted, key=lambda tile: sum(vars(tile)[name] != value for name, value in pinned.items()))
     laid = [Tile(**{**vars(tile), **pinned}) for tile in ranked]
     return [tile for i, tile in enumerate(laid) if tile not in laid[:i]]
@@ -91,7 +91,7 @@ def walk(values: Values, rule: Callable[[Any], str | None]) -> Iterator[Tile | R
     """Yield the valid tiles in order, and one `Refused` for each group of tiles whose first values the rule refuses.
 
     The rule first gets a tile that has only its first value, then one with the first two, and so on. If it refuses such
-    a partial tile, no tile with these values is tried. If it raises an exception, for instance since it reads a value
+    a partial tile, no tile with these values is tried. If it raises an exception, for instance because it reads a value
     that is not set yet, the next value is set. The rule may use nothing but the attributes of the tile.
     """
     names = tuple(values)
@@ -125,7 +125,7 @@ def refused_by(rule: Callable[[Any], str | None], taken: Mapping[str, int]) -> s
 def parse_tile(text: str, subject: str) -> dict[str, int]:
     """Return the values in `BM=64,BN=32`. Raises UsageError."""
     if not re.fullmatch(f"{_VALUE}(,{_VALUE})*", text):
-        raise UsageError(f"{subject}: expected NAME=VALUE, several separated by commas: T=32")
+        raise UsageError(f"{subject}: expected NAME=VALUE pairs separated by commas, such as T=32")
     pairs = [pair.split("=") for pair in text.split(",")]
     if len(names := [name for name, _ in pairs]) > len(set(names)):
         raise UsageError(f"{subject}: expected each name once")

@@ -36,7 +36,7 @@ _LARGEST_MEAN, _LARGEST_LIMITED = 2.0, 1.5
 def accumulation_error(numerics: str, storage: str, length: int) -> float:
     """Return a bound on the error, before rounding to storage, of a sum of `length` products of `storage` operands.
 
-    With k products, 8/3 u k bounds the accumulation error of many million sums, also if all partial sums are large.
+    With k products, 8/3 u k bounds the accumulation error of many million sums, even if all partial sums are large.
     Operands rounded to u_in have k independent errors of 0.2 u_in, whose sum grows like sqrt(k). Truncated sums lose
     about u_acc of their size with every addition, always towards zero.
     """
@@ -80,7 +80,7 @@ def sum_bound(
     added: float = 0.0,
     roundings: int = 2**31,
 ) -> Bound:
-    """Return the bound of sums of `length` products times `scale`, plus values of at most `added`, stored as `stored`.
+    """Return the error bound for sums of `length` products times `scale`, plus at most `added`, stored as `stored`.
 
     roundings: as in `Bound`. In FP64 the bound also covers the reference's own error, which is just as large.
     """

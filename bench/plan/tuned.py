@@ -1,4 +1,4 @@
-"""Tuned tiles, which replace default tiles, in plans and jobs, and the tiles that a tuning run searches or races."""
+"""Tuned tiles, which replace default tiles in plans and jobs, and the tiles that a tuning run searches or races."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -41,10 +41,10 @@ class Bound(NamedTuple):
     largest, rms: the maximum and the root mean square of an element's absolute error before it is stored, in units of
     `unit`. unit: the magnitude of each element's operands, a number or an array that broadcasts to the output. stored:
     the storage type of the results. roundings: the least number of independent rounding errors in all elements; if it
-    is small, the rms error scatters more. uneven: the rms error of an algorithm's least exact elements, divided by the
-    rms error of all elements. comparisons: the number of comparisons of this kind in a verdict; they share the rate of
-    false alarms. own: the rms error of a function of a sum, whatever `unit`; a quarter of its largest. rounding: the
-    mean square of the error of rounding an element to `stored`, in squared rounding steps.
+    is small, the rms error scatters more. uneven: the rms error of an algorithm's least accurate elements, divided by
+    that of all elements. comparisons: the number of comparisons of this kind in a verdict, which share the rate of
+    false alarms. own: the rms error, in absolute terms, of a function applied to the sum; its largest error is four
+    times that. rounding: the mean square of the error of rounding an element to `stored`, in squared rounding steps.
     """
 
     largest: float
@@ -160,7 +160,7 @@ def moved(name: str, got: Array, want: Array, dtype: str) -> Verdict:
 
 
 def equal(got: Array, want: Array) -> bool:
-    """Return whether two arrays of one shape are equal, block by block to save memory and time."""
+    """Return whether two arrays of the same shape are equal, comparing by blocks to save memory and time."""
     return all(np.array_equal(got[block], want[block]) for block, _ in _blocks(want.shape))
 
 

@@ -174,9 +174,9 @@ def test_a_map_of_images_has_its_axes_and_corners_innermost_first(hopper):
         ({"lower": (0, -129)}, "a corner is -129, expected -128 to 127"),
         ({"upper": (128, 0)}, "a corner is 128, expected -128 to 127"),
         ({"stride": (1, 9)}, "a stride is 9, expected 1 to 8"),
-        ({"box": (1025, 64)}, "a number of pixels in a copy is 1025, expected 1 to 1024"),
-        ({"box": (8, 257), "swizzle": "none"}, "a number of channels in a copy is 257, expected 1 to 256"),
-        ({"box": (8, 72)}, "a row of a copy in bytes is 144, expected 16 to 128"),
+        ({"box": (1025, 64)}, "a copy's number of pixels is 1025, expected 1 to 1024"),
+        ({"box": (8, 257), "swizzle": "none"}, "a copy's number of channels is 257, expected 1 to 256"),
+        ({"box": (8, 72)}, "a copy's row in bytes is 144, expected 16 to 128"),
         ({"box": (8, 20)}, "a row of a copy has 40 bytes, expected a multiple of 16"),
     ],
 )

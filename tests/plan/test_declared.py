@@ -22,13 +22,13 @@ BAD_ARGUMENTS = [
     ({"provider": "my own"}, "provider is 'my own', expected letters, digits, _"),
     ({"name": "a\n"}, r"name is 'a\n', expected letters"),
     ({"name": "é"}, "name is 'é', expected letters"),
-    ({"modules": "numpy"}, "modules is 'numpy', expected a tuple, each a string"),
+    ({"modules": "numpy"}, "modules is 'numpy', expected a tuple, each element a string"),
     ({"threaded": "yes"}, "threaded is 'yes', expected True or False"),
     ({"supports": "even"}, "supports is 'even', expected a function or None"),
     ({"order": "fortran"}, "order is 'fortran', expected one of C, F"),
     ({"numerics": 32}, "numerics is 32, expected a string or a dict"),
     ({"numerics": "fp33"}, "numerics is 'fp33', expected one of exact, fp64, fp32"),
-    ({"numerics": {"f31": "fp32"}}, "expected storage types out of f64, f32"),
+    ({"numerics": {"f31": "fp32"}}, "expected storage types from f64, f32"),
     ({"dtypes": ()}, "dtypes is (), expected at least one value"),
     ({"dtypes": ["f32"]}, "dtypes is ['f32'], expected a tuple of values"),
     ({"ms": (0,)}, "m is 0, expected"),
@@ -40,11 +40,11 @@ BAD_ARGUMENTS = [
 ]
 BAD_CUDA_ARGUMENTS = [
     ({"source": 1}, "source is 1, expected a string"),
-    ({"archs": "sm_90a"}, "archs is 'sm_90a', expected a tuple, each a string"),
+    ({"archs": "sm_90a"}, "archs is 'sm_90a', expected a tuple, each element a string"),
     ({"alignment": True}, "alignment is True, expected a whole number"),
     ({"tunables": ["BM"]}, "tunables is ['BM'], expected a dict"),
     ({"tunables": {"BM": ()}}, "tunable BM is (), expected at least one value"),
-    ({"tunables": {"BM": ("x",)}}, "each value a tuple, each a whole number or a function"),
+    ({"tunables": {"BM": ("x",)}}, "each value a tuple, each element a whole number or a function"),
     ({"sourc": "gemm/x.cu"}, "did you mean source?"),
     ({"entry": ""}, "entry is missing, expected a string"),
     ({}, "its plan takes (problem, x), expected (problem, tile, device)"),
@@ -70,7 +70,7 @@ def test_a_bad_argument_of_a_kernel_is_named_with_what_is_expected(registry, com
 @pytest.mark.parametrize(("decorator", "name"), [(kernel, "kernel"), (cuda_kernel, "cuda_kernel")])
 def test_a_decorator_without_parentheses_is_refused_with_how_it_is_written(complaint, decorator, name):
     line = complaint(lambda: decorator(twin))
-    assert line.startswith(f"{name}: is given <function twin")
+    assert line.startswith(f"{name}: got <function twin")
     assert f'@{name}("gemm", ...)' in line
 
 
@@ -95,8 +95,8 @@ def with_axis(name):
 
 
 BAD_OPERATIONS = {
-    "a_function": ("mine", twin, "it is <function twin", "kernelmark.Problem as its base"),
-    "a_class_of_another_base": ("mine", dict, "it is <class 'dict'>", "kernelmark.Problem as its base"),
+    "a_function": ("mine", twin, "it is <function twin", "a subclass of kernelmark.Problem"),
+    "a_class_of_another_base": ("mine", dict, "it is <class 'dict'>", "a subclass of kernelmark.Problem"),
     "a_blank_in_the_name": ("my own", CopyProblem, "its name is 'my own'", "letters, digits"),
     "problems_that_can_change": ("mine", varied(frozen=False), "frozen is False", "frozen=True"),
     "an_unknown_size": ("mine", varied(sizes=("m", "q")), "sizes is ('m', 'q')", "some of its axes: "),

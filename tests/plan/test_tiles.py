@@ -78,17 +78,17 @@ def test_a_kernel_executes_what_it_does_with_its_tile_and_refuses_one_that_canno
     problem, pinned = registry.problem(PROBLEM), registry.kernels["gemm/own.tuned@BM=64,WM=64,BK=4"]
     assert (tuned.executed_flop(problem), pinned.executed_flop(problem)) == (8 * problem.flop, 4 * problem.flop)
     refused = registry.kernels["gemm/own.tuned@BM=16,WM=64"].refuses(problem)
-    assert refused == f"gemm/own.tuned@BM=16,WM=64: is no tile for {PROBLEM}: WM = 64 does not divide BM = 16"
+    assert refused == f"gemm/own.tuned@BM=16,WM=64: is not valid for {PROBLEM}: WM = 64 does not divide BM = 16"
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
         ("gemm/own.tuned@BX=1", "gemm/own.tuned@BX=1: BX is unknown, expected one of BK, BM, WM"),
-        ("gemm/own.tuned@BM=17", "gemm/own.tuned@BM=17: BM is 17, gemm/own.tuned has 16, 32, 64"),
+        ("gemm/own.tuned@BM=17", "gemm/own.tuned@BM=17: BM is 17, expected one of 16, 32, 64"),
         ("gemm/numpy.matmul@T=1", "gemm/numpy.matmul@T=1: gemm/numpy.matmul has no tunables; leave the tile out"),
-        ("gemm/own.tuned@", "gemm/own.tuned@: expected NAME=VALUE, several separated by commas: T=32"),
-        ("gemm/own.tuned@BM", "gemm/own.tuned@BM: expected NAME=VALUE, several separated by commas: T=32"),
+        ("gemm/own.tuned@", "gemm/own.tuned@: expected NAME=VALUE pairs separated by commas, such as T=32"),
+        ("gemm/own.tuned@BM", "gemm/own.tuned@BM: expected NAME=VALUE pairs separated by commas, such as T=32"),
         ("gemm/own.tuned@BM=16,BM=32", "gemm/own.tuned@BM=16,BM=32: expected each name once"),
     ],
 )

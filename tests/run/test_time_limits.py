@@ -136,7 +136,7 @@ def test_a_plugin_whose_import_does_not_end_well_is_refused_before_this_process_
         ("flop", property(lambda problem: 1 // 0), "its size, work or traffic cannot be computed: ZeroDivisionError: "),
         ("flop", lambda problem: 8, r"flop is <bound method .*, expected a property with a number, 0 or more$"),
         ("bus_bytes", "x", "bus_bytes is 'x', expected a property with a number or None$"),
-        ("dims", lambda problem: 3, r"dims\(\) returned 3, expected a dict of numbers and strings by the names of "),
+        ("dims", lambda problem: 3, r"dims\(\) returned 3, expected a dict from column names to numbers and str"),
     ],
 )
 def test_a_problem_whose_figures_cannot_be_had_is_refused(registry, monkeypatch, complaint, name, value, said):

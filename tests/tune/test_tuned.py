@@ -272,7 +272,7 @@ def test_where_there_is_no_tile_one_line_names_the_file_and_the_remedy(file_with
 
 
 def test_a_tile_that_is_none_is_refused_in_one_line(file_with, complaint):
-    expected = "expected NAME=VALUE, several separated by commas: T=32"
+    expected = "expected NAME=VALUE pairs separated by commas, such as T=32"
     refusal = f"{KERNEL} on {OUT_OF_PLACE}: tile 'RUN=512\\n#error': {expected}"
     assert complaint(lambda: text(file_with(raced_entry(tile="RUN=512\n#error")))) == refusal
 
