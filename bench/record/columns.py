@@ -103,7 +103,7 @@ _ORDER = (
 )  # fmt: skip
 _FIELDS = {field.name: field for field in msgspec.structs.fields(Result)}
 COLUMNS = tuple(dict.fromkeys((*_ORDER, *_FIELDS)))
-#: The columns that every row of kernelmark has in addition to the run's id, which the store sets.
+#: The columns that every row of kernelmark has, besides the run's id, which the store sets.
 REQUIRED = ("schema", *(name for name in COLUMNS if _FIELDS[name].required and name != "run_id"))
 DEFAULTS = {name: None if field.required else field.default for name, field in _FIELDS.items()}
 
@@ -136,8 +136,8 @@ def make_result(
     values |= {"run_id": run_id, "kernel": kernel.id, "problem": problem.id, "git_commit": git_commit}
     values["reason"] = one_line(measured.reason)
     if kernel.threaded:
-        values["threads"] = planned.job.threads  # which a lost worker did not report
-    with suppress(LookupError, UsageError):  # an undeclared storage type or selection, by which the worker was lost
+        values["threads"] = planned.job.threads  # a lost worker did not report them
+    with suppress(LookupError, UsageError):  # an undeclared storage type or selection, the cause of the lost worker
         values["numerics"] = measured.numerics or kernel.numerics_for(problem)
     values |= {"baseline": planned.job.baseline_of(problem.id) or "", "samples": 0, "interval": ""}
     if measured.status == Status.OK and measured.interval is not None:

@@ -1,7 +1,7 @@
 """Merge stores: join the shards of a plan into one run, in any order, and copy other runs.
 
 A file is merged completely or not at all. Rows that were merged before are skipped, so a merge can be repeated. Rows
-are copied in SQL and never become objects.
+are copied by SQL and never become Python objects.
 """
 
 import hashlib
@@ -32,8 +32,8 @@ _OWN = ("shard", "shards", "suites", "plugins", "suite_digests")
 #: The columns of a row without its id and its run's id.
 _ROW = ("case", *OWN, "dims", "place", "part_blob", "sample_blob")
 _NAMES = ", ".join(f'"{name}"' for name in _ROW)
-#: The number of row ids that each job of a merged run reserves. The rows of a shard that is merged later get the ids
-#: that its jobs have reserved.
+#: The number of row ids reserved for each job of a merged run. If a shard is merged later, its rows get the ids
+#: reserved for its jobs.
 _ROOM = 2**20
 _BEGAN = ("machine_id", "started_at", "suites", "command", "environment", "git_commit", "plan")
 _RUN = ", ".join(("run_id", *_BEGAN, "finished_at", "name", "planned"))
@@ -48,7 +48,7 @@ _REST: dict[str, Sequence[str]] = {
     "host": ("host", "facts"),
     "resource": ("case", "registers", "spill_bytes"),
 }
-#: Number the rows that the target lacks. The id depends on the place of the row's job, or comes after all existing ids.
+#: Number the rows that the target lacks. A row's id depends on its job's place, or comes after all existing ids.
 _MOVED = """
 CREATE TEMP TABLE moved AS
 WITH ranked AS (
@@ -88,7 +88,7 @@ class Campaign(NamedTuple):
 
     @property
     def parts(self) -> dict[int, ShardRun]:
-        """Return all shards that the store has after this merge, by number."""
+        """Return all shards that the store will have after this merge, by number."""
         shards = dict(self.known)
         for _, _, parts in self.new:
             shards |= {part.index: _later(shards.get(part.index), part) or part for part in parts}
@@ -105,7 +105,7 @@ class Campaign(NamedTuple):
         return [part for part in self.parts.values() if not part.finished_at]
 
     def until(self, count: int) -> tuple[Run, str | None]:
-        """Return the run merged from the first `count` new files, and its end time, None if a shard has not ended."""
+        """Return the run merged from the first `count` new files, and its end, None until all shards have ended."""
         parts = list(self._replace(new=self.new[:count]).parts.values())
         plan = {**self.first["plan"], "shard": {"index": 0, "count": self.shard.count, "cases": self.shard.cases}}
         ends = [part.finished_at for part in parts if part.finished_at]
@@ -125,7 +125,7 @@ class Campaign(NamedTuple):
 
 
 class ShardPlace(NamedTuple):
-    """Where a shard was measured: hosts, devices, number of rows, and the best valid value of each ceiling."""
+    """Where a shard was measured: hosts, devices, number of rows, and the highest undoubted value of each ceiling."""
 
     hosts: list[str]
     devices: list[str]
@@ -177,7 +177,7 @@ def _source(path: Path, db: Path) -> tuple[Path, list[RunFacts], dict[str, Shard
     if not path.is_file():
         raise UsageError(f"{path}: there is no such file; expected a store that `kernelmark run --shard` has written")
     if path.resolve() == db.resolve():
-        raise UsageError(f"{path}: is the store to merge into, expected another one; name the target with --db")
+        raise UsageError(f"{path}: is the target of the merge, expected another store; --db names the target")
     if path.stat().st_size == 0:
         raise UsageError(f"{path}: is empty, expected a store that `kernelmark run --shard` has written")
     with Store(path, create=False) as store:
@@ -235,7 +235,7 @@ def _campaigns(runs: Sequence[tuple[Path, RunFacts]], db: Path, there: Iterable[
 
 
 def _campaign(runs: Sequence[tuple[Path, RunFacts]], db: Path, before: RunFacts | None) -> Campaign:
-    """Return the campaign of runs with the same key. Its shards are in the order of their numbers, not of the files."""
+    """Return the campaign of runs with the same key. Its shards are in the order of their numbers, not of files."""
     ordered = sorted(runs, key=lambda pair: (_shard_of(pair[1]).index, pair[1]["run_id"], str(pair[0])))
     holder, first = (db, before) if before else ordered[0]
     expected = _agreed(first)
@@ -252,7 +252,7 @@ def _campaign(runs: Sequence[tuple[Path, RunFacts]], db: Path, before: RunFacts 
             if _later(other, part) is None:
                 label = f"shard {part.index}/{_shard_of(run).count}"
                 which = f"is run {part.run_id}, and in {where} it is run {other.run_id}"
-                which = which if part.run_id != other.run_id else f"(run {part.run_id}) differs from that in {where}"
+                which = which if part.run_id != other.run_id else f"(run {part.run_id}) and the one in {where} differ"
                 raise UsageError(f"{path}: {label} {which}; {_ELSEWHERE}")
     new = [(path, run["run_id"], _parts_of(run)) for path, run in ordered]
     plans = [run["plan"] for run in [first, *(run for _, run in ordered)]]
@@ -337,7 +337,7 @@ class _Copying(Store):
         query = f"SELECT {same} FROM main.run there JOIN shard.run own USING (run_id) WHERE run_id = ?"
         for (is_same,) in self._db.execute(query, (run_id,)).fetchall():
             if not is_same:
-                differs = f"differs from that in {self.path} in one of {', '.join(_BEGAN)}"
+                differs = f"and the one in {self.path} differ in one of {', '.join(_BEGAN)}"
                 raise UsageError(f"{path}: its run {run_id} {differs}{_APART}")
         self._refuse_taken(run["name"], run_id, path)
         self._db.execute("INSERT OR IGNORE INTO main.machine SELECT * FROM shard.machine")
@@ -357,9 +357,9 @@ class _Copying(Store):
             return self._copy_rows(_BY_PLACE, run_id, run.run_id, path, first)
 
     def room(self, run_id: str) -> int:
-        """Return the id after which a merged run's rows are numbered. Rows of other runs have lower ids.
+        """Return the id after which a merged run's rows are numbered, which exceeds all ids of other runs.
 
-        Existing rows of the merged run get new ids if other runs have higher ones.
+        If another run has a higher id, the merged run's existing rows get new ids.
         """
         with self._writing():
             query = """
@@ -383,7 +383,7 @@ class _Copying(Store):
             raise UsageError(f"{path}: its run and run {taken} of {self.path} are both named {name}; {remedy}")
 
     def _copy_rows(self, number: str, run_id: str, target: str, path: Path, first: int) -> int:
-        """Copy the rows of a run that the run `target` lacks. Raises UsageError if a row of both runs differs."""
+        """Copy the rows of a run that the run `target` lacks. Raises UsageError if a row differs between the runs."""
         values = {"run_id": run_id, "target": target, "first": first, "room": _ROOM}
         self._refuse_other(values, path)
         self._db.execute(_MOVED.format(number=number), values)
@@ -423,7 +423,7 @@ class _Copying(Store):
             )
 
     def _copy_versions(self) -> None:
-        """Copy the versions of kernels that `watch` and `tune` tried, each once, and renumber the rivals they name."""
+        """Copy the versions that `watch` and `tune` tried, each once, and renumber those that they were compared to."""
         self._db.execute("INSERT OR IGNORE INTO main.source SELECT * FROM shard.source")
         numbers: dict[int | None, int | None] = {None: None}
         query = "SELECT version_id, kernel, problem, digest, facts FROM shard.version ORDER BY version_id"

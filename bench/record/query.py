@@ -1,4 +1,4 @@
-"""Run queries on all rows of a store or on selected ones. Size and time are limited; rows are yielded one by one."""
+"""Run queries on all or selected rows of a store, with limits on size and time; rows are yielded one by one."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -17,14 +17,14 @@ _DAMAGE = (sqlite3.Error, msgspec.MsgspecError, ValueError, TypeError, LookupErr
 #: The rows of a run are contiguous in the file unless another run wrote at the same time, so they are read in file
 #: order. The plus sign keeps SQLite from using the index, which would look up every row and sort them all.
 OF_RUN = "result_id BETWEEN :first AND :last AND +run_id = :run_id"
-#: Limits for stores that other users wrote: the largest value that is read, the steps of SQLite between two checks of a
+#: Limits for stores that other users wrote: the largest value that is read, SQLite's steps between two checks of a
 #: query, and the most checks of a query. A query of a million rows takes half of the steps allowed.
 MOST_BYTES = 32 * 2**20
 STEPS, MOST_LOOKS = 10**6, 300
 
 
 class Queries:
-    """An open store. Raises UsageError if the file cannot be read, or holds invalid values."""
+    """An open store. Its methods raise UsageError if the file cannot be read or holds invalid values."""
 
     path: Path
     _db: sqlite3.Connection
@@ -84,7 +84,7 @@ class Queries:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Make all reads in the context see the store as it is at the start of the outermost context."""
+        """Make all reads in the context see the store as it was when the outermost context began."""
         if self._db.in_transaction:
             yield
             return

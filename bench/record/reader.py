@@ -1,4 +1,4 @@
-"""Read the store by queries that check rows. Most yield one row at a time, so that a run need not fit in memory."""
+"""Queries that read the store and check its rows. Most yield one row at a time, so a run need not fit in memory."""
 
 import math
 from collections import Counter
@@ -28,7 +28,7 @@ _Sum = Finite | None
 
 
 def _selected(names: Sequence[str]) -> str:
-    """Return columns for a SELECT, in brackets, since SQLite reads the quoted name of a missing column as a text."""
+    """Return columns for a SELECT, in brackets, since SQLite takes a quoted name of a missing column for a text."""
     return ", ".join(f"[{name}]" for name in names)
 
 
@@ -124,9 +124,9 @@ class Reader(Queries):
             return builder.table()
 
     def _constants(self, run_id: str, names: tuple[str, ...]) -> dict[str, Any]:
-        """Return the columns that have the same value in all rows, with this value.
+        """Return the columns that have one value in all rows, with this value.
 
-        These are about half of the columns. Comparing them in SQL is faster than reading them.
+        These are about half of the columns. Comparing their values in SQL is faster than reading them.
         """
         if not (ends := [*self._in_order(run_id, _selected(names), among="result_id IN (:first, :last)")]):
             return {}
@@ -170,7 +170,7 @@ class Reader(Queries):
         return self._in_order(run_id, f"{_SELECTED}, dims", stored.with_dims)
 
     def results_on(self, run_id: str, problems: Iterable[str]) -> Iterator[Result]:
-        """Yield the rows of a run on these problems, in the order in which they were recorded."""
+        """Yield a run's rows on these problems, in the order in which they were recorded."""
         wanted = msgspec.json.encode(list(problems)).decode()
         among = "problem IN (SELECT value FROM json_each(:wanted))"
         return self._in_order(run_id, _SELECTED, stored.result_of, among, wanted=wanted)
@@ -320,7 +320,7 @@ class Reader(Queries):
     # Other data of a run, and the versions of kernels.
 
     def ceilings(self, run_id: str) -> list[tuple[Ceiling, str]]:
-        """Return the ceilings of a run, in the order of measurement, each with the reason to doubt it or ""."""
+        """Return the ceilings of a run, in the order measured, each with the reason to doubt it, or ""."""
         query = f"SELECT {_CEILING}, doubt FROM ceiling WHERE run_id = :run_id ORDER BY measured_at, ceiling_id"
         return list(self._rows(query, _doubted, run_id=run_id))
 
@@ -347,7 +347,7 @@ class Reader(Queries):
         return list(self._rows(query, _measured, run_id=run_id, job=job))
 
     def pending_host(self, run_id: str) -> str:
-        """Return the host that took the pending measurements (they all come from one host), or "" if there are none."""
+        """Return the host of the pending measurements, which all come from one host, or "" if there are none."""
         query = "SELECT measured FROM pending WHERE run_id = :run_id LIMIT 1"
         rows: list[Measurement] = next(self._rows(query, _measured, run_id=run_id), [])
         return next((measured.host for measured in rows if measured.host), "")
@@ -376,7 +376,7 @@ def _record(values: tuple[Any, ...]) -> stored.Record:
 
 
 def _with_medians(kind: Any, values: tuple[Any, ...]) -> Any:
-    """Convert a row to this type. Its last value, the blob of its processes, becomes the list of their medians."""
+    """Convert a row to this type. Its last value, the blob of the processes, becomes a list of their medians."""
     *columns, parts = values
     return msgspec.convert((*columns, stored.doubles(parts)[1::2].tolist()), kind)
 

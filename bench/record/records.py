@@ -203,7 +203,7 @@ def result_of(values: Sequence[Any]) -> Result:
 
 
 def checked(rows: list[tuple[Any, ...]], names: tuple[str, ...] = COLUMNS) -> list[tuple[Any, ...]]:
-    """Return the rows after a quick check of their first values, whose columns are `names`. Raises ValueError."""
+    """Return the rows after a quick check of their first values, those of columns `names`. Raises ValueError."""
     kind, named = _kinds(names)
     try:
         msgspec.convert(rows, list[kind])  # type: ignore[valid-type]  # made from the names
@@ -239,12 +239,12 @@ def samples_of(blob: bytes) -> "array.array[float]":
 
 
 def check_samples(blobs: Sequence[bytes]) -> None:
-    """Check the samples of many rows at once, ten times as fast as one by one. Raises ValueError and TypeError."""
+    """Check the samples of many rows at once, ten times as fast as one by one. Raises ValueError or TypeError."""
     if any(len(blob) % 8 for blob in blobs):
-        raise ValueError("samples end within a number")
+        raise ValueError("the samples end in the middle of a number")
     samples = np.frombuffer(b"".join(blobs))
     if not ((samples >= SHORTEST_S) & (samples <= LONGEST_S)).all():
-        raise ValueError("one of the samples is not a number of seconds")
+        raise ValueError("a sample is not a valid time in seconds")
 
 
 def with_dims(values: tuple[Any, ...]) -> tuple[Result, Dims]:

@@ -7,7 +7,7 @@ from kernelmark.bench.plan.globs import matches
 
 
 class Selection(NamedTuple):
-    """A filter of rows: each field that is not empty must have an entry that the row matches."""
+    """A filter of rows: a row must match an entry of each field that is not empty."""
 
     kernels: Sequence[str] = ()
     op: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""The store of results, SQLite in WAL mode, with one commit per result.
+"""The store of results, an SQLite database in WAL mode, with one commit per result.
 
 A file is created or migrated if needed, and opened read-only if it cannot be written.
 """
@@ -98,8 +98,8 @@ class Store(Reader):
         _require_sound(self._db, self.path)
 
     def _require_still_sound(self) -> None:
-        """Raise UsageError if a new connection finds damage. The open connection would answer from its cache."""
-        if self._db.in_transaction:  # as during an import, whose rows other connections cannot see yet
+        """Raise UsageError if a new connection finds damage. The open connection might answer from its cache."""
+        if self._db.in_transaction:  # for example an import, whose rows other connections cannot see yet
             self.require_sound()
             return
         with closing(sqlite3.connect(self.path, timeout=30)) as fresh:
@@ -140,7 +140,7 @@ class Store(Reader):
         raise _gone(self._db, self.path, "replaced" if "" in files else "removed or moved", ends)
 
     def _is_sound(self) -> bool:
-        """Return whether a file that became shorter is sound, as it is after another process has removed runs."""
+        """Return whether a file that became shorter is sound, as when another process has removed runs."""
         with suppress(UsageError):
             self._require_still_sound()
             return True
@@ -183,7 +183,7 @@ class Store(Reader):
             self._db.execute("VACUUM")
 
     def remove_noisy(self, run_id: str) -> None:
-        """Delete the rows of each job in which any case was measured under noise, so that the job is measured again."""
+        """Delete the rows of each job with a case that was measured under noise, so that the job is measured again."""
         noisy = {result.job for result, _ in self.results(run_id) if was_noisy(result.disturbed)}
         with self._writing():
             for statement in schema.REMOVE_JOB:
@@ -247,7 +247,7 @@ class Store(Reader):
             self._insert("host", row, "IGNORE")
 
     def add_layer(self, run_id: str, layer: Layer, place: int = 0) -> None:
-        """Record that a problem of the run is a layer of a network, unless that is recorded already."""
+        """Record that a problem of the run is a layer of a network, unless this is recorded already."""
         with self._writing():
             self._insert("layer", {"run_id": run_id, **msgspec.structs.asdict(layer), "place": place}, "IGNORE")
 
@@ -277,8 +277,8 @@ def _gone(db: sqlite3.Connection, path: Path, what: str, ends: Sequence[str]) ->
     what: how the store was lost. ends: the suffixes of the store's files that are still there; they are removed.
     """
     copy = _rescued(db, path)
-    # Never close the connection, since this would delete the log of a file that has replaced the store. Remove the old
-    # log, which must not be applied to the new file.
+    # Never close the connection: that would delete the log of a file that has replaced the store. Remove the old log,
+    # which must not be applied to the new file.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
     for end in ends:
         Path(f"{path}{end}").unlink(missing_ok=True)
@@ -302,7 +302,7 @@ def _rescued(db: sqlite3.Connection, path: Path) -> Path | None:
 def _open(path: Path, create: bool) -> sqlite3.Connection:
     """Return a connection to a store of this schema, which is created or migrated if needed.
 
-    Raises UsageError for a file that is no store and, unless `create`, for a missing or empty file.
+    Raises UsageError for a file that is not a store and, unless `create`, for a missing or empty file.
     """
     require_file(path)
     if not create and not (path.is_file() and (path.stat().st_size or _rows_outside(path))):
@@ -361,7 +361,7 @@ def _prepare(db: sqlite3.Connection, path: Path, writable: bool) -> None:
     version, newest = _version(db), schema.SCHEMA_VERSION
     if 0 < version <= newest and _tables(db) >= _TABLES and (version < newest or not schema.is_complete(db)):
         if not writable:
-            what = f"has schema {version}, and must be writable to be migrated to {newest}"
+            what = f"has schema {version}, and must be writable to be migrated to schema {newest}"
             raise UsageError(f"{path}: {what}; copy it to another folder")
         _require_sound(db, path)
         schema.bring_up_to_date(db)
@@ -369,7 +369,7 @@ def _prepare(db: sqlite3.Connection, path: Path, writable: bool) -> None:
     if version == 0 or not _tables(db) >= _TABLES:
         raise UsageError(f"{path}: is not a kernelmark store; {_REMEDY}")
     if version != newest:
-        raise UsageError(f"{path}: has schema {version}, this kernelmark reads {newest}; {_REMEDY}")
+        raise UsageError(f"{path}: has schema {version}, expected {newest}, which this kernelmark reads; {_REMEDY}")
     with suppress(sqlite3.OperationalError):  # another process is setting the mode, and SQLite does not wait for it
         db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = NORMAL")

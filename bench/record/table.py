@@ -14,7 +14,7 @@ import msgspec
 from kernelmark.bench.record.columns import COLUMNS, KINDS, Result
 from kernelmark.bench.record.records import dims_of
 
-#: The number of rows that are converted to columns at a time. They fit into the processor's caches.
+#: The number of rows that are converted to columns at a time; so many fit into the processor's caches.
 CHUNK = 100
 _FLOATS = frozenset(name for name, kind in KINDS.items() if kind is float)
 #: A text with one of these characters is quoted.
@@ -86,7 +86,7 @@ class Floats:
 
 
 class Table:
-    """Rows, stored by column. rows: row objects with the attributes of a Result, which are looked up in the columns."""
+    """Rows, stored by column. rows: objects with the attributes of a Result, whose values are looked up in columns."""
 
     def __init__(self, columns: dict[str, Coded | Floats], dims: Coded, count: int) -> None:
         self.columns, self.dims = columns, dims
@@ -113,7 +113,7 @@ class Builder:
         self._count += len(values)
 
     def table(self) -> Table:
-        """Return the table; nothing can be added after that. Raises ValueError for dimensions that are not JSON."""
+        """Return the table; nothing can be added afterwards. Raises ValueError for dimensions that are not JSON."""
         for name, value in self._constants.items():
             self._columns[name].extend([value] * self._count)
         for column in (*self._columns.values(), self._dims):
@@ -154,7 +154,7 @@ def number_cells(values: Sequence[float | None]) -> list[str]:
 
 
 def _written(values: Iterable[Any]) -> list[str]:
-    """Return cells as csv.writer writes them. Each line has a second cell, since csv quotes "" if it is alone."""
+    """Return cells as csv.writer writes them. Each line gets a second cell, since csv quotes "" if it is alone."""
     lines: list[str] = []
     # A writer that ends rows with only a line feed leaves carriage returns in a cell unquoted.
     csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(zip(values, repeat(None)))

@@ -248,4 +248,4 @@ def test_an_older_store_on_a_read_only_disk_is_named_with_its_remedy(complaint, 
         older.executescript((Path(__file__).parents[1] / "data" / "schema4.sql").read_text())
     db = read_only(tmp_path / "older.db") / "older.db"
     line = complaint(lambda: Store(db, create=False))
-    assert line == f"{db}: has schema 4, and must be writable to be migrated to 10; copy it to another folder"
+    assert line == f"{db}: has schema 4, and must be writable to be migrated to schema 10; copy it to another folder"

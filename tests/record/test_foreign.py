@@ -112,8 +112,8 @@ REFUSED = [
     ("list.json", "[1, 2]", "is a list; expected pytest-benchmark JSON"),
     ("other.json", '{"a": 1, "b": 2}', "is an object with a, b; expected pytest-benchmark JSON"),
     ("words.csv", "name,time\na,1\n", "begins with 'name,time'; expected pytest-benchmark JSON"),
-    ("none.json", '{"machine_info": {}, "benchmarks": []}', "pytest-benchmark JSON without any row"),
-    ("nothing.json", '{"devices": null, "benchmarks": null}', "nvbench JSON without any row"),
+    ("none.json", '{"machine_info": {}, "benchmarks": []}', "is pytest-benchmark JSON without rows"),
+    ("nothing.json", '{"devices": null, "benchmarks": null}', "is nvbench JSON without rows"),
 ]
 
 

@@ -147,7 +147,7 @@ def test_what_does_not_belong_together_is_refused(shards, tmp_path, complaint, c
     ("statement", "refusal"),
     [
         ("UPDATE result SET time_s_median = 2 * time_s_median WHERE time_s_median > 0", "differ in the row of copy/"),
-        ("UPDATE run SET started_at = '2026-01-01T00:00:00+00:00'", "differs from that in"),
+        ("UPDATE run SET started_at = '2026-01-01T00:00:00+00:00'", " and the one in "),
     ],
 )
 def test_the_same_run_with_other_content_is_refused(shards, begun, tmp_path, complaint, statement, refusal):
@@ -181,9 +181,9 @@ def test_a_file_that_is_no_store_is_refused_before_anything_is_merged(shards, tm
     assert refused().startswith("holds no run")
     with closing(sqlite3.connect(bad)) as db:
         db.execute("PRAGMA user_version = 99")
-    assert refused().startswith("has schema 99, this kernelmark reads 10; ")
+    assert refused().startswith("has schema 99, expected 10, which this kernelmark reads; ")
     assert not target.exists()
-    assert "is the store to merge into" in complaint(lambda: merge_files(shards / "1.db", paths(shards, 1)))
+    assert "is the target of the merge" in complaint(lambda: merge_files(shards / "1.db", paths(shards, 1)))
 
 
 def test_a_name_that_another_run_has_is_refused(store, shards, tmp_path, complaint):

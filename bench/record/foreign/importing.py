@@ -25,7 +25,7 @@ EXPECTED = f"expected {pytest_benchmark.KIND}, {nvbench.KIND} or {own_csv.KIND}"
 
 
 class Imported(NamedTuple):
-    """A run made from a file. before: id of an earlier run of the same bytes. refused: why benchmarks were skipped."""
+    """A run made from a file. before: id of an earlier run of an equal file. refused: why benchmarks were skipped."""
 
     run_id: str
     path: Path
@@ -54,7 +54,7 @@ class ImportStore(Store):
             self._db.executemany(INSERT, stored)
 
     def commit(self) -> None:
-        """Save all added rows. Raises UsageError if the store cannot be written, as on a full disk."""
+        """Save all added rows. Raises UsageError if the store cannot be written, for instance on a full disk."""
         with self._writing():
             self._db.commit()
 
@@ -95,7 +95,7 @@ def read(path: Path, find: FindProblem) -> list[ForeignRun]:
     if not any(source.rows for source in sources):
         if refused := next((source.refused for source in sources if source.refused), ()):
             raise UsageError(refused[0])
-        raise UsageError(f"{path}: {sources[0].kind} without any row; there is nothing to import")
+        raise UsageError(f"{path}: is {sources[0].kind} without rows; there is nothing to import")
     _refuse_repeated(path, sources)
     return sources
 

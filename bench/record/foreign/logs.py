@@ -35,7 +35,7 @@ _TYPES = {
 
 
 class NotUnderstood(Exception):
-    """A log record has a property that no problem of kernelmark has; the message names the property."""
+    """A log record has a property that no kernelmark problem has; the message names the property."""
 
 
 class Logged(NamedTuple):

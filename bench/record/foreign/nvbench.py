@@ -157,7 +157,7 @@ def _number(summaries: dict[str, JsonNode], tag: str, above: float = 0.0) -> flo
 
 
 def _samples(state: JsonNode, path: Path) -> list[float]:
-    """Return the samples that --jsonbin wrote to a folder next to the file, or none if the folder is missing."""
+    """Return the samples that --jsonbin wrote to a folder next to the file, or none if they are missing."""
     for summary in state.items("summaries"):
         if text_under(summary, "tag") == "nv/json/bin:nv/cold/sample_times":
             data = {datum.need("name").text(): datum.need("value") for datum in summary.items("data")}

@@ -24,7 +24,7 @@ from kernelmark.bench.record.table import CHUNK, Builder, Floats, Table
 KIND = "kernelmark CSV"
 _NUMBER = re.compile(DECIMAL)
 _INTEGER, _COUNT = re.compile("-?[0-9]{1,19}"), re.compile("[0-9]{1,19}")
-#: A text of only these characters can be parsed as JSON, five times as fast as with `_COUNT` and `_NUMBER`.
+#: Texts of only these characters can be parsed as JSON, five times as fast as with `_COUNT` and `_NUMBER`.
 _DIGITS, _PLAIN = re.compile("[0-9]*"), re.compile("[0-9.eE-]*")
 _WHOLE = msgspec.json.Decoder(list[Annotated[int, msgspec.Meta(le=2**63 - 1)] | None])
 _NUMBERS = msgspec.json.Decoder(list[float | None])

@@ -1,4 +1,4 @@
-"""The contents of an imported file: its rows, the checks of their values, and the recorded machine."""
+"""The contents of an imported file: its rows, which are checked, and the machine that it records."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ _ORDERED = (
     ("speedup_ci95_low", "speedup_ci95_high"),
 )
 _STATUSES = frozenset(Status)
-#: `Columns` holds rows by column. `Wrong` describes an invalid value: the row's index, the column, what is expected.
+#: `Columns` holds rows by column. `Wrong` describes an invalid value: the row's index, the column, the expected value.
 Columns = Mapping[str, Sequence[Any]]
 Wrong = tuple[int, str, str]
 
@@ -107,7 +107,7 @@ class JsonNode:
             self.refuse(f"at most the largest sample, {most.number()!r}")
 
     def integer(self) -> int:
-        """Return the value as a count, an integer from 0 to 2^63 - 1, which is the largest that the store can hold."""
+        """Return the value as a count: an integer from 0 to 2^63 - 1, the largest that the store can hold."""
         number = self.number()
         if not (number.is_integer() and 0 <= number < 2**63):
             self.refuse("an integer from 0 to 2^63 - 1")
@@ -217,7 +217,7 @@ def unsound(columns: Columns) -> Wrong | None:
 
 
 def refuse_unsound(result: Result, node: JsonNode) -> None:
-    """Raise UsageError, which names the node, if its row has invalid values."""
+    """Raise UsageError, naming the node, if its row has invalid values."""
     values = msgspec.structs.asdict(result)
     if complaint := unsound({name: (value,) for name, value in values.items()}):
         _, name, expected = complaint
