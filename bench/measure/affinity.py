@@ -17,7 +17,7 @@ CPUINFO = PROC / "cpuinfo"
 #: A thread that ran for less than this share of the busiest thread's time counts as waiting, not working.
 WORKING_SHARE = 0.1
 _PIECE_BYTES = 2**16
-#: The process that adopts descendants of this process whose parent has ended, if there is one.
+#: The id of the process that adopts orphaned descendants of this process; empty without a keeper.
 _keeper: list[str] = []
 #: Functions of `os` and `resource`, bound before a plug-in could replace them.
 _usage = resource.getrusage
@@ -25,7 +25,7 @@ _open, _read, _close, _list = os.open, os.read, os.close, os.listdir
 
 
 class Spent(NamedTuple):
-    """The nanoseconds that a thread has run, and those that it has waited for a CPU."""
+    """A thread's run time and the time that it has waited for a CPU, in nanoseconds."""
 
     ran_ns: int
     waited_ns: int
@@ -89,7 +89,7 @@ def cpus_in(text: str) -> set[int]:
 
 
 def affinity() -> str:
-    """Return the CPUs that this process may use, such as `0-3,8`; "" if the system has no affinity."""
+    """Return the CPUs that this process may use, such as `0-3,8`; "" if the system does not support affinity."""
     return listed(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ""
 
 
@@ -105,7 +105,7 @@ def listed(cpus: Iterable[int]) -> str:
 
 
 def cpu_facts() -> dict[str, str]:
-    """Return the facts about the first CPU in /proc/cpuinfo by their names; none if the system has no such file."""
+    """Return the fields of the first CPU in /proc/cpuinfo by name; none if the system has no such file."""
     facts: dict[str, str] = {}
     with suppress(OSError):
         for line in CPUINFO.read_text().splitlines():
@@ -117,7 +117,7 @@ def cpu_facts() -> dict[str, str]:
 def working_threads(before: Mapping[str, Spent], seconds: float) -> int | None:
     """Return how many threads have worked at once since `family_times` returned `before`, or None if unknown.
 
-    Threads that take turns count as one. Threads that hardly worked count as one if they have worked enough together,
+    Threads that take turns count as one. Threads that each hardly worked also count as one if their total is enough,
     since each operand set may have a separate thread. If there is only one CPU, descendants' threads do not count.
     """
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
@@ -161,7 +161,7 @@ def process_tree(pid: str) -> Iterator[str]:
 
 
 def set_keeper(pid: int) -> None:
-    """Set the process that adopts descendants of this process; it must have no other children than this process."""
+    """Set the process that adopts descendants of this process; it must have started no child but this process."""
     _keeper[:] = [str(pid)]
 
 

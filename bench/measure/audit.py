@@ -85,7 +85,7 @@ def _spared_work(series: Series) -> str | None:
 
 
 def _pairs(first: list[float], second: list[float], take: Callable[[], object]) -> Iterator[tuple[float, float]]:
-    """Yield pairs of the times at hand, in random order, then of up to MOST_SAMPLES times that `take` adds."""
+    """Yield pairs of the times so far, in random order, then the pairs that up to MOST_SAMPLES calls of `take` add."""
     count = min(len(first), len(second))
     yield from zip(*(SystemRandom().sample(times[:count], count) for times in (first, second)), strict=True)
     for _ in range(MOST_SAMPLES):
@@ -188,13 +188,13 @@ def _slowed(state: Mapping[str, float], before: Mapping[str, float]) -> float:
 
 
 def stopped_sparing(series: Series, threads: int) -> str | None:
-    """Return a complaint if samples after all checks are far slower than before: until then the kernel spared work.
+    """Return a complaint if samples after all checks are far slower than before: the kernel skipped work until then.
 
     Each sample in QUIET_WINDOWS windows must take SPARED_RATIO times as long as the median of the earlier samples.
     Windows with load do not count, since load may slow every sample. With short samples on one thread, windows with the
     usual load do count, since such a sample is either undisturbed or a time slice longer. Windows do not count if a
-    lower clock rate may be the reason, or other CPUs, which share the memory, have more load. Samples on a GPU are not
-    compared, since its clock rate may have dropped while it waited.
+    lower clock rate may explain the times, or if other CPUs, which share the memory, have more load. Samples on a GPU
+    are not compared, since its clock rate may have dropped while it waited.
     """
     if series.device.stream is not None:
         return None

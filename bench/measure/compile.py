@@ -44,7 +44,7 @@ _INTEGERS = "".join(
     for bits, kind in ((8, "char"), (16, "short"), (32, "int"), (64, "long long"))
     for sign in ("", "u")
 )
-#: Substitutes for host headers that kernels include but NVRTC lacks, with the part that device code uses. NVRTC has
+#: Substitutes for host headers that kernels include but NVRTC lacks; they hold only what device code uses. NVRTC has
 #: size_t, printf, assert and the functions of math.h built in.
 _HOST_HEADERS = {
     "stdint": f"{_INTEGERS}typedef unsigned long long uintptr_t;\ntypedef long long intptr_t;\n"
@@ -171,7 +171,7 @@ def _write_host_headers(folder: Path, texts: Iterable[bytes]) -> None:
 
 
 def _missing_header(log: str) -> str | None:
-    """Return one line that names the header that was not found and the remedy, or None if no header is missing."""
+    """Return one line with the name of the missing header and the remedy, or None if no header is missing."""
     match = re.search(r'^(.*?)\(?(\d+)\)?: catastrophic error: cannot open source file "(.+?)"', log, re.MULTILINE)
     if not match:
         return None
@@ -203,7 +203,7 @@ def with_nvcc(path: Path, name: str, entries: Sequence[str], arch: str) -> Compi
 
 
 class CompileError(UsageError):
-    """A .cu file does not compile. The message is a line with kernel, file and architecture, and the compiler's log."""
+    """A .cu file does not compile. The message: a line with kernel, file and architecture, then the compiler's log."""
 
 
 class Cubin(msgspec.Struct, frozen=True):
@@ -235,7 +235,7 @@ def compile_cubin(source: str, entries: Sequence[str], arch: str, kernel: str = 
         raise UsageError(f"arch {arch!r}: expected sm_ and the compute capability, such as sm_90a")
     subject, path = kernel or source, cuda_sources() / source
     if not path.is_file():
-        expected = f"`source` is a path below {cuda_sources()}, or beside the plug-in"
+        expected = f"`source` is a path below {cuda_sources()} or in the plug-in's folder"
         raise UsageError(f"{subject}: there is no file {path}; {expected}")
     version = compiler()
     name = f"{_key(path, entries, arch, version)}.cubin"
@@ -325,7 +325,7 @@ def _load(file: Path) -> Cubin | None:
 
 
 def _write(file: Path, cubin: Cubin) -> None:
-    """Write a temporary file and rename it, so that no reader sees half of the cubin."""
+    """Write a temporary file and rename it, so that no reader sees a partial cubin."""
     content = msgspec.msgpack.encode(cubin)
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=".writing-")
     with os.fdopen(handle, "wb") as out:

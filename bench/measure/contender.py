@@ -169,7 +169,7 @@ class Contender:
             self._take(verdict)
 
     def audit_renewed(self) -> None:
-        """Mistrust a kernel that recomputes only the outputs that changed inputs affect. Run after all verification."""
+        """Mistrust a kernel that recomputes only outputs affected by changed inputs. Run after all verification."""
         with self._blamed():
             if not (self.live and self.series) or self._fresh_s < SPARED_RATIO * quantiles(self.series.samples)[0]:
                 return
@@ -198,7 +198,7 @@ class Contender:
             self._refuse_strayed()
 
     def _take(self, verdict: Verdict, of: str = "") -> None:
-        """Add a verdict to the report: the reason for a wrong result, and the error if it came closest to its bound."""
+        """Add a verdict to the report: the reason for a wrong result, and the error if closest to its bound so far."""
         if verdict.reason:
             self.report.status, self.report.reason = Status.WRONG, of + verdict.reason
         self.report.compression_error = finite(verdict.compression_error) or self.report.compression_error
@@ -217,7 +217,7 @@ class Contender:
         checksums: Checksums,
         by_last_use: list[int],
     ) -> None:
-        """Create the series and observers, and warm up. shared: the operand changes on which outputs are verified.
+        """Create the series and observers, and warm up. shared: the operand changes after which outputs are verified.
 
         by_last_use: the order in which the contenders at this place have used the sets.
         """

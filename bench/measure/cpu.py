@@ -59,7 +59,7 @@ class MemoryFile:
 
 
 def _huge(nbytes: int) -> Array:
-    """Return memory of huge pages. Raises Unsupported if the system has none."""
+    """Return memory in huge pages. Raises Unsupported if the system has none."""
     try:
         choice = TRANSPARENT.read_text()
     except OSError:
@@ -165,7 +165,7 @@ class Cpu(HostMemory, Device):
     def evict(self) -> None:
         """Read and write twice as many bytes as the last-level cache has, so that no operand stays in it.
 
-        Raises Unsupported if the system refuses threads, which is not the kernel's fault.
+        Raises Unsupported, since no contender is at fault, if the system refuses to start threads.
         """
         if self._eviction is None:
             self._eviction = _Eviction(2 * self.llc_bytes)
@@ -228,7 +228,7 @@ def known_llc_bytes() -> int | None:
 
 
 def _last_level_cache(cpu: int) -> list[tuple[str, int]]:
-    """Return the list of CPUs that share a CPU's last-level cache, and the cache's bytes; [] if unknown."""
+    """Return [(CPUs that share this CPU's last-level cache, the cache's bytes)], or [] if unknown."""
     caches = []
     for folder in (CPUS / f"cpu{cpu}/cache").glob("index*"):
         with suppress(OSError, ValueError):

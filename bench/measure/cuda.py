@@ -46,7 +46,7 @@ class Cuda:
         #: The GPUs in use, each with the buffer that evicts its cache.
         self._evictions: dict[int, Any] = {0: None}
         self._driver_memory = DriverMemory()
-        #: For each input, the state of a draw, and a copy on the device of the values that were drawn.
+        #: For each input, the state of the last draw that was uploaded, and its values on the device.
         self._copies: dict[str, tuple[object, Any]] = {}
         self.stream: Any = cupy.cuda.Stream(non_blocking=True)
         self.stream.__enter__()
@@ -61,7 +61,7 @@ class Cuda:
         self.stream.__enter__()
 
     def strayed(self) -> str | None:
-        """Make the device's stream, which has the timing events, current; return a complaint if another one was."""
+        """Make the device's stream, which has the timing events, current; return a complaint if it was not."""
         current = self._cupy.cuda.get_current_stream()
         if current.ptr == self.stream.ptr:
             return None

@@ -9,14 +9,14 @@ from typing import NamedTuple
 from kernelmark.bench.measure.device import Window
 
 #: A row is noisy if its machine was disturbed during at least this share of its sampling, in per cent. A shorter
-#: disturbance hardly moves a median, and is recorded in the column `disturbed` all the same.
+#: disturbance hardly moves a median, but is still recorded in the column `disturbed`.
 LEAST_PCT = 10
 _CAUSE = re.compile(r"(?P<cause>.+) during (?P<share>[0-9]{1,9}) % of the sampling")
 #: Matches the present wording and the wording in older stores.
 _LOW = re.compile(r"the \S+ ceiling (?:was|beside it is) disturbed")
 #: The note for a row whose kernel also worked on CPUs outside its affinity.
 _BEYOND = "ran on CPUs beyond its own"
-#: The note for a row whose kernel had more threads at work than the row has.
+#: The note for a row whose kernel used more threads than the row states.
 _MORE = "ran on more threads than its own"
 
 
@@ -68,13 +68,13 @@ def beyond(cpus: str) -> str:
 
 
 def more_threads(used: int, threads: int) -> str:
-    """Return the note for a row of `threads` threads whose kernel had more of them at work."""
-    remedy = "" if threads > 1 else "; a kernel of several threads declares threaded=True"
+    """Return the note for a row of `threads` threads whose kernel used more."""
+    remedy = "" if threads > 1 else "; a multithreaded kernel must declare threaded=True"
     return f"{_MORE}: {used} instead of {threads}{remedy}"
 
 
 def ran_beyond(disturbed: str) -> bool:
-    """Return whether a kernel used more CPUs or threads than its own, so that ratios at this thread count are invalid.
+    """Return whether a kernel exceeded its CPUs or threads, so that ratios at this thread count are invalid.
 
     This is read from the text of the column `disturbed`.
     """

@@ -21,8 +21,8 @@ AHEAD = 64
 #: INTEGERS, with probability 1/4 each, otherwise a magnitude from SMALLEST to the operand's largest.
 SPECIAL, SMALLEST, INTEGERS = 256, 1e-3, 16
 CHUNK = 2**18
-#: Every THIRD-th draw has special values of another range (`Operand.others`): it is the last draw of a run, and the
-#: second draw that mode `verify` judges.
+#: Every THIRD-th draw has special values from another range (`Operand.others`). Of the judged draws, it is the last in
+#: a timed job, and the second in mode `verify`.
 THIRD = 3
 #: The largest integer of the distribution `ints`, whose values every storage type represents exactly.
 LARGEST_INT = 4
@@ -48,15 +48,15 @@ def index_of(places: Array, operand: Operand, order: str) -> tuple[Array, ...]:
 
 
 def poison(flat: Any, dtype: str) -> None:
-    """Fill a buffer with the value that marks unwritten elements: a NaN, or the least integer."""
+    """Fill a buffer with the value that marks unwritten elements: a NaN, or the smallest integer."""
     flat.view(bits_dtype(dtype)).fill(DTYPES[dtype].poison)
 
 
 def padding(flat: Array, operand: Operand) -> list[tuple[Array, int]]:
-    """Return views that divide the padding between an operand's rows, and the bits that each must hold.
+    """Return views that together cover the padding between an operand's rows, each with the bits that it must hold.
 
     NaN alternates with the largest number, along rows and columns. A kernel that reads padding gets a wrong result even
-    if it drops NaN, and one that computes in it changes a number where NaN stays NaN.
+    if it drops NaN, and a kernel that computes on padding changes the numbers, although NaN stays NaN.
     """
     if not operand.pad:
         return []
@@ -158,7 +158,7 @@ def drawn(
     specials: float | None = None,
     distribution: str = UNIFORM,
 ) -> Array:
-    """Draw uniform values in [-1, 1] that use all bits of their type, with some special values; or any integers.
+    """Draw uniform floats in [-1, 1] that use all bits of their type, with some special values, or any integers.
 
     specials: the largest special value; by default the operand's. Other distributions have no special values: `normal`
     has variance 1, `zeros` is 0 everywhere, and `ints` has integers from -LARGEST_INT to LARGEST_INT.

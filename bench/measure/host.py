@@ -34,7 +34,7 @@ def unlike(host: Host, expected: Host) -> Iterator[str]:
         facts += [(name, here.get(name), there.get(name, "none")) for name in sorted({*here, *there} if there else ())]
     for name, value, wanted in facts:
         if wanted and value != wanted:
-            yield f"{name} is {value or 'not there'}, expected {wanted}"
+            yield f"{name} is {value or 'missing'}, expected {wanted}"
 
 
 def digests(plugins: Sequence[str]) -> dict[str, str]:

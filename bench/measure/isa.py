@@ -91,7 +91,7 @@ def environment(isa: str) -> dict[str, str]:
 
 
 def _numpy_beyond(isa: Isa) -> list[str]:
-    """Return the features outside the set that NumPy must not use; NumPy's baseline, at most SSE4.2, is always on."""
+    """Return NumPy's features outside the instruction set, to disable; its baseline, at most SSE4.2, is always on."""
     already = os.environ.get("NPY_DISABLE_CPU_FEATURES", "").replace(",", " ").split()
     if not isa.numpy:
         return already

@@ -62,7 +62,7 @@ def entries_of(calls: list[tuple[str, KernelCall]]) -> tuple[str, ...]:
 
 
 def programs(kernels: Iterable[tuple[CudaKernel, Iterable[Problem]]], limits: DeviceLimits) -> list[Program]:
-    """Return the programs, each once, that cuda_launch compiles for these kernels and the problems that they take."""
+    """Return the distinct programs that cuda_launch compiles for these kernels and the problems that they accept."""
     taken = (
         (kernel, kernel.calls(problem, tile, limits))
         for kernel, problems in kernels
@@ -80,9 +80,9 @@ def _in_turn(launches: tuple[Launch, ...]) -> None:
 
 def _beyond(kernel: CudaKernel, device: DeviceLimits) -> str | None:
     if device.capability < kernel.min_arch:
-        return f"{kernel.id} needs compute capability {kernel.min_arch / 10}, this is {device.capability / 10}"
+        return f"{kernel.id} needs compute capability {kernel.min_arch / 10}; this GPU has {device.capability / 10}"
     if not kernel.runs_on(device.arch):
-        return f"{kernel.id} uses instructions that only {', '.join(kernel.archs)} has, this is {device.arch}"
+        return f"{kernel.id} uses instructions that only {', '.join(kernel.archs)} has; this is {device.arch}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Launch kernels by PyCUDA in the device's primary context, on a stream that PyCUDA creates and CuPy also uses.
+"""Launch kernels with PyCUDA in the device's primary context, on a stream that PyCUDA creates and CuPy also uses.
 
 PyCUDA cannot use a stream of another library. Events that synchronise its stream with another one would add their cost
 to each timed launch.
@@ -101,7 +101,7 @@ def _leave_pycuda(context: Any) -> None:
     """Release modules and stream, then the context, since PyCUDA can only release them while it has the context.
 
     PyCUDA aborts the process if a context is still pushed at exit, and its destructor would release a primary context
-    by the wrong function.
+    with the wrong function.
     """
     _pycuda_function.cache_clear()
     pycuda_stream.cache_clear()

@@ -22,7 +22,7 @@ def exclusive(devices: tuple[str, ...], shared: bool, gpus: tuple[str, ...] = ()
     if "cuda" not in devices or shared:
         yield
         return
-    remedy = "--share-gpu measures anyway, and both will be disturbed"
+    remedy = "pass --share-gpu to measure anyway, which disturbs both runs"
     with ExitStack() as locks:
         for uuid in gpus or gpu_uuids()[:1]:
             name = uuid.replace("GPU", "gpu")
@@ -41,7 +41,7 @@ def held_run(store: Path, run_id: str, remedy: str) -> AbstractContextManager[No
 
 @contextmanager
 def held(path: Path, subject: str, remedy: str, once: bool = False) -> Iterator[None]:
-    """Lock a file until the context or process ends. once: then remove the file. Raises UsageError with its holder."""
+    """Lock a file until the context or process ends. once: remove it then. Raises UsageError, naming the holder."""
     try:
         fd = _locked(path)
     except BlockingIOError as error:

@@ -88,7 +88,7 @@ def idle_variables() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """Return the facts that decide whether two runs are comparable; empty values are left out."""
+    """Return the facts that decide whether two runs are comparable; unknown values are left out."""
     facts: dict[str, Any] = {
         "cpu": cpu_name(),
         "cpus": os.cpu_count(),

@@ -77,7 +77,7 @@ class Ceiling(msgspec.Struct, frozen=True):
 
 
 class Excess(msgspec.Struct, frozen=True):
-    """An impossible rate of a row: `declared` flop or bytes over its time exceed `times` the ceiling's best sample."""
+    """A row's impossible rate: `declared` flop or bytes over its time, above `times` x the ceiling's best sample."""
 
     ceiling: Ceiling
     declared: int

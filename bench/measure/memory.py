@@ -26,7 +26,7 @@ def page_faults() -> int:
 
 
 def read_by_system(address: int, into: Any) -> Callable[[], object] | None:
-    """Return a call that copies bytes from an address of this process, even a protected one; None if impossible."""
+    """Return a function that copies bytes from an address of this process, even a protected one; None if impossible."""
     memory = _own_memory(os.getpid())
     return None if memory is None else partial(_preadv, memory, (into,), address)
 

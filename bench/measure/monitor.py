@@ -113,7 +113,7 @@ class CpuMonitor:
         return Window(spent.at_s, state | {"load": load, "steal_pct": steal_pct}, self._causes(spent) | quota)
 
     def _causes(self, spent: _Reading) -> dict[str, float]:
-        """Return disturbances by cause that exceed counter rounding; a sum of n counters is off by sqrt(n) steps."""
+        """Return disturbances that exceed counter rounding, by cause; a sum of n counters is off by sqrt(n) steps."""
         count = len(self._ours)
         step = TICK_S * (1 if count == spent.cpus else math.sqrt(count)) / spent.at_s
         others, steal_pct = _taken(spent, spent.ours, count)
@@ -229,7 +229,7 @@ def _scaling_files(root: Path, cpus: tuple[int, ...]) -> tuple[Path, ...]:
 
 
 def _counted_mhz(cpus: Sequence[int]) -> list[float]:
-    """Return the clocks in /proc/cpuinfo, in MHz; none if they are constants, without the flag `aperfmperf`."""
+    """Return the clocks in /proc/cpuinfo, in MHz; none without the flag `aperfmperf`, since they are constants then."""
     if not _counts_cycles():
         return []
     words = [line.partition(":") for line in CPUINFO.read_text().splitlines()]

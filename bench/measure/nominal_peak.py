@@ -12,7 +12,7 @@ from kernelmark.bench.measure.cpu import cpu_name
 from kernelmark.bench.measure.measurement import Ceiling, Need
 
 #: The number of multiply-add units of a core, and the FP32 lanes of each unit, by vendor (`vendor_id`, or `CPU
-#: implementer`), family (or `CPU part`) and first model. If models differ, the entry is that of the model with the most
+#: implementer`), family (or `CPU part`) and first model. If models differ, the entry describes the model with the most
 #: lanes.
 UNITS = {
     ("GenuineIntel", 6, 0x3C): (2, 8),  # Haswell and later

@@ -44,7 +44,7 @@ class Threads(Observer):
         self._count = affinity.working_threads(self._times, now() - self._began_s)
 
     def results(self, max_time_s: float) -> dict[str, Any]:
-        """Return `threads_used` and `affinity`. First call the kernel again, as it may use some threads only later."""
+        """Call the kernel again, as it may use some threads only later; return `threads_used` and `affinity`."""
         if self.series.device.name != "cpu":
             return {}
         count = self._count
@@ -80,7 +80,7 @@ class Energy(Observer):
         return {"energy_j": (end[1] - begin[1]) / end[0]}
 
     def _until_step(self, least_s: float) -> tuple[int, float] | None:
-        """Call until `least_s` have passed and the counter steps; return the number of calls and the reading."""
+        """Call the kernel for `least_s`, then until the counter steps; return the call count and the reading."""
         now, calls = self.series.clock.now, 0
         began, before = now(), None
         while now() - began < least_s + STEP_S:

@@ -40,7 +40,7 @@ def typical(arch: str) -> DeviceLimits:
 
 
 def occupancy(device: DeviceLimits, threads: int, registers: int, shared_bytes: int) -> Occupancy:
-    """Return the occupancy of blocks with these threads, registers per thread and bytes of shared memory.
+    """Return the occupancy for these threads per block, registers per thread and bytes of shared memory per block.
 
     shared_bytes: static and dynamic. If several limits are equal, the first is returned, in the order warps, blocks,
     registers, shared memory.

@@ -1,4 +1,4 @@
-"""Lay out operands between guards, poison, restore and pass them to kernels; draw.py draws their values."""
+"""Lay out operands between guards; poison, restore and pass them to kernels. draw.py draws their values."""
 
 from collections.abc import Iterator, Mapping
 from copy import copy
@@ -53,8 +53,8 @@ class Spots(NamedTuple):
     def early_reads(self) -> list[Launch]:
         """Return two calls that read elements for `is_late`: the first reads a single element, the second reads all.
 
-        A kernel must not notice these calls. They call no Python function, which would call a trace function. The first
-        reads by a system call, if possible, which raises no fault in memory that the kernel has protected.
+        A kernel must not notice these calls. They call no Python function, since that would call a trace function. If
+        possible, the first makes a system call, which raises no fault in memory that the kernel has protected.
         """
         flat, elements = self.flat, np.empty(len(self.places) + 1, self.flat.dtype)
         number = int(self.places[0]) % len(self.places)
@@ -70,7 +70,7 @@ class Spots(NamedTuple):
         return any(elements[0] != bits[number] or bool((elements[1:] != bits).any()) for number, elements in self.early)
 
     def was_late(self) -> bool:
-        """Return whether a call wrote an element after the calls of `early_reads`; others may have written since."""
+        """Return whether an element was written only after `early_reads`' calls; a check may overwrite it later."""
         if self.unwritten is None:
             return self.has_changed()
         bits = self.flat[self.places]
@@ -382,9 +382,9 @@ class Operands:
         self.settings |= settings
 
     def launch(self, kernel: str, problem: str, stream: Any = None, **arrays: Any) -> Launch:
-        """Return a function that launches another registered kernel on `arrays`, given by the names of its operands.
+        """Return a function that launches another registered kernel on `arrays`, keyed by its operands' names.
 
-        A kernel that combines other kernels uses it. stream: a stream of the current GPU, by default the timed stream.
+        Kernels that combine others use this method. stream: a stream of the current GPU, by default the timed stream.
         The other kernel's scratch counts as this kernel's. Raises Unsupported if that kernel cannot take the problem.
         """
         chosen, parsed = REGISTRY.kernels[kernel], REGISTRY.problem(problem)

@@ -41,8 +41,8 @@ COMPUTE = {
 #: take issue slots.
 FED = {("cuda", "fp32"): "fma/n8650752k32768/f32/fed"}
 PRODUCTS = ("gemm", "conv")
-#: The kernels that measure a link's ceiling; within the host, they copy on the row's threads. A link's ceiling counts
-#: each byte once, as rows of `transfer` do; the memory ceiling counts reads and writes.
+#: The kernels that measure a link's ceiling; within the host, they copy with the row's thread count. A link's ceiling
+#: counts each byte once, as rows of `transfer` do; the memory ceiling counts reads and writes.
 LINKS = {f"transfer/{name}" for name in ("numpy.copyto", "numba.streaming", "cuda.pinned", "cuda.device", "cuda.peer")}
 #: Numerics that use the arithmetic units of another numerics.
 UNITS = {"3xtf32": "tf32", "strassen64": "fp64", "dft64": "fp64"}
@@ -82,8 +82,8 @@ def judges(
     """Yield the ceilings to check a kernel against, each with the factor by which a rate may exceed it.
 
     If a call touches fewer bytes than four last-level caches hold, part of the stores stay in the cache. On a CPU, the
-    limit is then twice the rate of a copy within a cache. In cold mode, or if a call touches more than two caches, each
-    thread makes a small copy; otherwise the copy has the touched size.
+    limit is then twice the rate of a copy within a cache. In cold mode, or if a call touches more than two caches hold,
+    each thread makes a small copy; otherwise the copy has the touched size.
     """
     touched = problem.touched_bytes
     for need in needs(problem, device, threads, numerics, mode, llc_bytes):

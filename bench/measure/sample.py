@@ -31,11 +31,11 @@ from kernelmark.bench.plan.kernel import Launch
 SAMPLE_S = 200e-6
 #: The most calls in a batch of a kernel that works in place, whose operand is restored before each call.
 MAX_RESTORED = 32
-#: The least duration of a batch in clock steps.
+#: The minimum duration of a batch, in clock steps.
 MIN_STEPS = 20
-#: A call longer than LONG_CALL_S hardly needs a waking call before it. A waking call precedes only one of the first
-#: MIN_SAMPLES samples, and one in LONG_WAKING, to read its output early (`Spots.early_reads`), as samples do not,
-#: and a sample after a check in hot mode.
+#: A call longer than LONG_CALL_S hardly needs a waking call before it. Only one of the first MIN_SAMPLES samples and
+#: one in LONG_WAKING get one, so that its output is read early (`Spots.early_reads`), as outputs of samples are not.
+#: In hot mode, a sample after a check gets one, too.
 LONG_CALL_S, LONG_WAKING = 10e-3, 16
 #: Warming up repeats blocks of this length until neither the fastest call nor the clock rate changes by SETTLED.
 BLOCK_S = 10e-3
@@ -197,15 +197,15 @@ class Series:
         least = MIN_STEPS * self.clock.resolution_s
         if self.batch * self._call_s < least:
             span = f"{self.batch} calls take {self.batch * self._call_s:.2g} s"
-            raise Unsupported(f"too short to be timed: {span}, the clock needs {least:.2g} s; take a larger problem")
+            raise Unsupported(f"too short to be timed: {span}, the clock needs {least:.2g} s; use a larger problem")
         if self._call_s <= overhead_s:
             span = f"a call takes {self._call_s:.2g} s, an empty one {overhead_s:.2g} s"
-            raise Unsupported(f"too short to be timed: {span}; take a larger problem")
+            raise Unsupported(f"too short to be timed: {span}; use a larger problem")
 
     def sample(self) -> None:
-        """Take one sample: make calls that wake threads and caches, time a batch, and store its seconds per call.
+        """Take one sample: make calls that wake threads and warm caches, time a batch, and store its seconds per call.
 
-        A batch is timed in stretches of one or more calls. Waking calls are prepared alike; their times are discarded.
+        A batch is timed in stretches of one or more calls. Waking calls are prepared, too; their times are discarded.
         """
         self._started = min(self._started, self.clock.now())
         if self.is_long:
@@ -285,7 +285,7 @@ class Series:
                 self.wrong = self.check_output(operands) or ""
 
     def _split(self) -> list[int]:
-        """Return the calls in each stretch of a batch. Half of the batches are cut in two.
+        """Return the number of calls in each stretch of a batch. Half of the batches are cut in two.
 
         In half of the cut batches, one stretch is a single call. If an operand is both read and written, each call is a
         stretch, since the operand is restored before it.
@@ -340,7 +340,7 @@ class Series:
     def _time_stretch(self, stretch: _Stretch) -> float:
         """Time the calls of a stretch, and read their outputs as soon as they return.
 
-        Unless the time is kept, elements are read even before the clock stops: up to 0.1 ms more if caches are cold.
+        Unless the time is kept, elements are read even before the clock stops, adding up to 0.1 ms if caches are cold.
         """
         calls, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
         self._timed_sets = stretch.sets
@@ -373,7 +373,7 @@ class Series:
 
     @property
     def is_long(self) -> bool:
-        """Return whether calls in warm-up and in the last sample took much longer than waking threads and caches."""
+        """Return whether warm-up calls and the last sample's took far longer than waking threads and warming caches."""
         return min([self._call_s, *self.samples[-1:]]) >= LONG_CALL_S
 
     def mark(self) -> Mark:
@@ -397,7 +397,7 @@ class Series:
         self._started += seconds
 
     def out_of_time(self, budget: Budget, others: bool = False) -> bool:
-        """Return whether there are MIN_SAMPLES samples and this kernel or, if `others`, a baseline has no time left."""
+        """Return whether there are MIN_SAMPLES samples and time is up, for this kernel or (`others`) for a baseline."""
         return len(self.samples) >= MIN_SAMPLES and (others or self.spent_s >= budget.max_time_s)
 
     def decide(self, budget: Budget, others: bool = False) -> None:

@@ -55,7 +55,7 @@ def task_digest(
     launcher: str = "cuda-core",
     code: Callable[[Kernel], tuple[str, ...]] = code_of,
 ) -> str:
-    """Return the digest of a task that measures kernels on problems, by this version of the measuring method.
+    """Return the digest of a task that measures kernels on problems with this version of the measuring method.
 
     limits: the device's limits. code: returns a kernel's code; it may cache the code, since reading takes most of the
     time. The order of kernels and of problems does not matter. Raises UsageError.

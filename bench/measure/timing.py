@@ -93,7 +93,7 @@ def undisturbed() -> Iterator[None]:
 
 @contextmanager
 def tidied() -> Iterator[None]:
-    """Return a context that ends by removing its calls' hooks and timers, so that no later contender is blamed."""
+    """Return a context that finally removes hooks and timers set by its calls, so that no later contender is blamed."""
     stopped = [which for which in _TIMERS if not _timer(which)[0]]
     try:
         yield
@@ -287,7 +287,7 @@ class CudaClock:
         self._flag[0] = 1
 
     def hidden_work(self, samples: Sequence[float], batch: int) -> str | None:
-        """Return a complaint if the device typically still worked long after a batch's last event, otherwise None."""
+        """Return a complaint if the device was typically busy long after a batch's last event, otherwise None."""
         if not self.unseen_s:
             return None
         unseen, span = median(self.unseen_s), median(samples) * batch
@@ -312,6 +312,6 @@ def captured(launch: Launch, stream: Any) -> Launch:
 
 
 def call_overhead(clock: Clock, batch: int) -> float:
-    """Return the seconds of an empty call in a batch of `batch` calls; 200 last hundreds of times the resolution."""
+    """Return the seconds per empty call in a batch of `batch`; 200 calls last hundreds of clock steps."""
     calls = [lambda: None] * min(batch, clock.max_batch)
     return min(clock.time(calls) for _ in range(5))

@@ -11,12 +11,12 @@ from kernelmark.bench.measure.sample import LEAST_SPAN_S, Mark, Series
 from kernelmark.bench.measure.timing import awake_cpus, settle
 from kernelmark.bench.plan.case import Budget
 
-#: The least time between two readings of the machine's state: ten steps of the load's counters.
+#: The minimum time between two readings of the machine's state: ten steps of the load's counters.
 WINDOW_S = 0.1
 #: Windows with a sample longer than this are repeated at most MAX_LONG_REPEATS times in a job.
 LONG_SAMPLE_S = 0.5
 MAX_LONG_REPEATS = 2
-#: One window in AWAKE_EVERY, the first one, and those after a find are followed by a look for threads left running.
+#: Threads left running are looked for after the first window, one window in AWAKE_EVERY, and the next after a find.
 AWAKE_EVERY, _RANDOM = 8, SystemRandom()
 LEFT = "threads that calls left running used {:#.2g} CPUs"
 #: A baseline is sampled for at most this many time limits while other contenders continue. Without this bound, a

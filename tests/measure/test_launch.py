@@ -72,8 +72,8 @@ COOPERATIVE = replace(TILED, cooperative=True)
 @pytest.mark.parametrize(
     ("kernel", "limits", "error", "reason"),
     [
-        (replace(TILED, min_arch=100), H100, Unsupported, r"needs compute capability 10\.0, this is 9\.0"),
-        (CLUSTERED, TYPICAL[100], Unsupported, "wgmma_persistent.* instructions that only sm_90a has, this is sm_100"),
+        (replace(TILED, min_arch=100), H100, Unsupported, r"needs compute capability 10\.0; this GPU has 9\.0"),
+        (CLUSTERED, TYPICAL[100], Unsupported, "wgmma_persistent.* instructions that only sm_90a has; this is sm_100"),
         (COOPERATIVE, replace(H100, multiprocessors=1), Unsupported, "4 blocks, but .* 1 multiprocessors hold only 2$"),
         (TAKING_99_KIB, replace(H100, block_shared_bytes=101376), Unsupported, r"needs 109\d{3} bytes .* has 101376$"),
         (planned(TILED, grid=(7, 5), cluster=2), H100, UsageError, r"grid of \(7, 5\) blocks cannot be.*clusters of 2"),

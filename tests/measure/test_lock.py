@@ -111,7 +111,8 @@ def test_only_a_gpu_is_locked_for_the_whole_machine_and_only_if_it_is_not_shared
         hold(exclusive(("cpu",), shared=False))
         hold(exclusive(("cuda",), shared=True))
         refusal = complaint(lambda: hold(exclusive(("cuda",), shared=False)))
-    assert refusal.startswith(f"gpu-abc: is being measured by process {os.getpid()}; wait until that ends, or --share")
+    expected = f"gpu-abc: is being measured by process {os.getpid()}; wait until that ends, or pass --share"
+    assert refusal.startswith(expected)
     hold(exclusive(("cuda",), shared=False))
 
 

@@ -120,7 +120,7 @@ def test_short_calls_are_batched_and_a_sample_is_their_mean(replay, monkeypatch)
 def test_a_call_too_short_for_the_clock_or_no_longer_than_an_empty_one_is_refused(replay, refused, taken, reason):
     row = replay(2e-6, **refused)
     assert (row.status, row.samples) == ("unsupported", [])
-    assert row.reason == f"too short to be timed: {reason}; take a larger problem"
+    assert row.reason == f"too short to be timed: {reason}; use a larger problem"
     row = replay(2e-6, max_time_s=0.01, **taken)
     assert (row.status, row.call_overhead_s) == ("ok", taken.get("empty_call_s", 1e-7))
 

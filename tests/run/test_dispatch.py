@@ -113,7 +113,7 @@ def test_the_run_records_its_hosts_with_their_versions(tmp_path, suite):
         (Host("", "", "0.0.1"), "kernelmark is "),
         (Host("", "", "", "3.9.0"), "Python is "),
         (Host("", "", "", versions={"numpy": "1.0"}), ", expected 1.0"),
-        (Host("", "", "", plugins={"a.py": "0"}), "a.py is not there, expected 0"),
+        (Host("", "", "", plugins={"a.py": "0"}), "a.py is missing, expected 0"),
     ],
 )
 def test_a_host_with_other_versions_measures_nothing_and_names_them(suite, expected, line):
