@@ -84,7 +84,7 @@ def checked_jobs(suites: list[Suite], registry: Registry, plan: Plan, prefix: st
 
 
 def unfit(plan: Plan, planned_jobs: Sequence[PlannedJob], registry: Registry) -> list[str]:
-    """Return why the selected kernels of plug-ins without a kernel in the jobs are in none of them."""
+    """Return why the selected kernels are in no job, for plug-ins that have no kernel in any job."""
     used = {registry.kernels[name].module for planned in planned_jobs for name in planned.job.kernels}
     unused = [k for k in registry.kernels.values() if k.module.startswith(PLUGIN_MODULE) and k.module not in used]
     firsts: dict[str, str] = {}
@@ -94,7 +94,7 @@ def unfit(plan: Plan, planned_jobs: Sequence[PlannedJob], registry: Registry) ->
 
 
 def _outside(kernels: Iterable[Kernel], problems: Iterable[Problem], plan: Plan) -> list[str]:
-    """Return why the first problem of its operation is outside the domain of each selected kernel."""
+    """Return a reason for each selected kernel whose domain excludes the first problem of its operation."""
     firsts: dict[str, Problem] = {}
     for problem in problems:
         firsts.setdefault(problem.op, problem)

@@ -88,7 +88,7 @@ class ParslPool:
     """Parsl's executors, each of which can measure any task. Failed tasks are repeated by the run, not by Parsl."""
 
     def __init__(self, path: str) -> None:
-        """Start the executors that a file configures. Raises UsageError if it is invalid or they do not start."""
+        """Start the executors that a file configures. Raises UsageError if the file is invalid or they do not start."""
         config = load_config(str(Path(path)))
         config.retries = 0
         import parsl

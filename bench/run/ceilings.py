@@ -45,7 +45,7 @@ Known = dict[Need, Standing]
 
 
 class Ceilings:
-    """The ceilings of a run's rows. keep: called with each measured ceiling. doubt: called with a ceiling and a doubt.
+    """The ceilings of a run's rows. keep: called with each measured ceiling. doubt: called with a ceiling and a reason.
 
     earlier: returns the ceilings of a kind that this machine has reached before, each with the reason to doubt it or
     "". known: the ceilings measured so far, if consecutive runs share them.
@@ -149,9 +149,9 @@ class Ceilings:
         return msgspec.structs.replace(ceiling, best=ever[0].best)
 
     def _judges_of(self, job: Job, problem: Problem, row: Measurement) -> list[tuple[Need, float]]:
-        """Return the ceilings that a row is checked against, each with its factor; only far ones for a microbenchmark.
+        """Return the ceilings to check a row against, each with its factor: at least FAR for our microbenchmarks.
 
-        None are returned if operands are zeros, since a correct kernel may then skip the arithmetic.
+        The list is empty if operands are zeros, since a correct kernel may then skip the arithmetic.
         """
         if problem.distribution == "zeros":
             return []

@@ -35,7 +35,7 @@ _POLL_S, _PAUSE_S = 0.1, 2e-3
 _LENGTH_BYTES, _PIECE_BYTES, _MOST_BYTES = 8, 2**20, 2**30
 #: The bytes of output that are shown for each question; the rest is dropped.
 MOST = 64 * 1024
-#: The file of output is truncated at this size, which is large so that this is rare.
+#: The output file is truncated above this size, which is large so that truncation is rare.
 _GROWN = 16 * MOST
 #: The remedy if the system refuses a process or a descriptor for a child.
 _MORE = "`ulimit -a` shows the limits; a container may also limit pids"

@@ -39,7 +39,7 @@ KILLS = 3
 LEFT_OUT_AFTER = 2
 #: A kernel's set-up and an operation's code may take this many times the limit of a call.
 SLOW_FACTOR = 10
-#: The least limits for an operation's code and for imports, whose time does not depend on the kernel.
+#: The minimum limits for an operation's code and for imports, whose time does not depend on the kernel.
 LEAST_S, LEAST_IMPORT_S = 10.0, 10.0
 #: The limit of a whole job: for each contender CALLS call limits and BUDGETS sampling budgets, at least LEAST_JOB_S.
 CALLS, BUDGETS, LEAST_JOB_S = 100, 10, 60.0
@@ -47,7 +47,7 @@ CALLS, BUDGETS, LEAST_JOB_S = 100, 10, 60.0
 FLOOR_SHARE, LEAST_FLOOR_BYTES = 0.03, 128 * 2**20
 #: Seconds between two checks of a busy worker, which disturb it little; if memory is short, as few as SOONEST_S.
 POLL_S, SOONEST_S = 0.25, 5e-3
-#: If the parent checks a worker more than this too late, the parent itself was stopped, as in a paused container.
+#: If the parent checks a worker this much too late, the parent itself was stopped, as in a paused container.
 STOPPED_S = 1.0
 #: The rate at which a process is assumed to fill memory.
 FILL_BYTES_PER_S = 20e9
@@ -61,7 +61,7 @@ MOST_PROCESSES = 64
 FORKED = "the call also returned in a process that it forked, expected os._exit there"
 #: Statuses that another kernel in the process may have caused.
 BLAMED = (Status.WRONG, Status.MISTRUSTED, Status.FAILED, Status.OOM)
-#: The key of a worker: its environment, the plug-ins that it loads, and whether it loads no others, as for ceilings.
+#: The key of a worker: its environment, its plug-ins, and whether it loads no installed ones, as for ceilings.
 _Slot = tuple[WorkerKey, tuple[str, ...], bool]
 #: A function that measures a job in the worker with a key.
 Execute = Callable[[Job, WorkerKey], list[Measurement]]
@@ -243,7 +243,7 @@ def _spare_bytes() -> float | None:
 
 
 def _blamed(job: Job, call: Call | None) -> tuple[Entrant, ...]:
-    """Return the contenders to blame for a call: all on a problem if its class was called, none for an import."""
+    """Return the contenders to blame for a call: all on the problem for a method of its class, none for an import."""
     if call is None or call.stage == IMPORT:
         return ()
     entrant = job.entrants[call.contender]
@@ -347,7 +347,7 @@ class Workers(AbstractContextManager["Workers", None]):
     def _survive(self, job: Job, key: WorkerKey, attempt: int = 1, killed: tuple[Death, ...] = ()) -> list[Measurement]:
         """Run the job, and again without the contenders that ended their worker, until a worker returns rows.
 
-        killed: the earlier deaths of workers in this job by a signal from another process.
+        killed: earlier deaths in this job that were caused by a signal from another process.
         """
         reply = self._ask(job, key)
         if isinstance(reply, Reply) and reply.replaced:
@@ -393,7 +393,7 @@ class Workers(AbstractContextManager["Workers", None]):
     ) -> Measurement:
         """Return the row of a contender that was being called; it is tried alone first if another may be the cause.
 
-        One of kernelmark's kernels that hung in a job with plug-ins is tried alone, too.
+        A kernelmark kernel that hung in a job with plug-ins is tried alone, too.
         """
         kernel = REGISTRY.kernels.get(entrant.kernel)
         if death.status != Status.TIMEOUT or (job.plugins and kernel and kernel.is_ours):
@@ -445,7 +445,7 @@ class Wary:
         others = [entrant for entrant in job.entrants if entrant.kernel not in out]
         rows = self._execute(job.only(others), key) if others else []
         for row in rows:
-            ends = (":", " took")  # of the stage in a reason; code of the operation is blamed on all
+            ends = (":", " took")  # follow the stage in a reason; no kernel is at fault for its operation's code
             of_operation = row.reason.startswith(tuple(stage + end for stage in OF_OPERATION for end in ends))
             if row.status in (Status.CRASHED, Status.TIMEOUT) and not of_operation:
                 # A crash is tried again and so costs two workers; a call that hangs is not tried again.

@@ -26,7 +26,7 @@ from kernelmark.bench.run.progress import Progress
 from kernelmark.bench.run.session import Notify, Session, ignore_row
 from kernelmark.bench.run.station import StationRows, Task
 
-#: The most seconds until an interrupt is noticed, and until an executor has shut down.
+#: The longest time, in seconds, until an interrupt is noticed, and until an executor has shut down.
 TICK_S, CLOSE_S = 0.25, 20.0
 
 
@@ -36,7 +36,7 @@ class Broker(AbstractContextManager["Broker", None]):
     def __init__(self, config: str, gpus: Sequence[str]) -> None:
         """config: the file that configures Parsl's executors, or "" for a worker on each of these GPUs."""
         self.workers, self.state = 0, "has not answered"
-        # Parsl looks for its scripts on PATH, which has those of a virtual environment only while it is activated.
+        # Parsl looks for its scripts on PATH, which lacks a virtual environment's folder unless it is activated.
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
         self._child = Child("kernelmark.bench.run.broker", config, *gpus, variables={"PATH": path})
 
@@ -92,7 +92,7 @@ class Dispatch:
     def __init__(self, session: Session, store: Store, broker: Broker) -> None:
         self._session, self._store, self._broker = session, store, broker
         self._hosts = {host.host for host in store.hosts(session.run_id)}
-        #: The jobs of each comparison group as planned, each with its part that has no row yet.
+        #: The jobs of each comparison group as planned, each with the part of it that has no row yet.
         self._groups: list[list[tuple[PlannedJob, PlannedJob]]] = []
         self._losses: Counter[int] = Counter()
         self._lost = ""

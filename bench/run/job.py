@@ -57,7 +57,7 @@ class Stock:
     def __init__(self, job: Job, problem: Problem, contenders: Sequence[Contender]) -> None:
         self.problem, self._contenders = problem, contenders
         self.reference_s = 0.0
-        #: The changes of the operands on which every contender is judged.
+        #: The operand changes after which every contender is judged.
         self.shared: list[Change] = []
         self._checksums: dict[str, Checksums] = {}
         devices = {c.place: c.device for c in contenders}
@@ -71,7 +71,7 @@ class Stock:
         self.sets: dict[Place, list[OperandSet]] = {}
         #: For each place, the numbers of its sets, the least recently used (by any contender) first.
         self.by_last_use = {at: [*range(rotated.sets)] for at, rotated in self.rotations.items()}
-        #: For each place on the CPU, a moved set: in the first set's memory, with operands that begin off cache lines.
+        #: For each place on the CPU, a moved set: in the first set's memory, with operands not aligned to cache lines.
         self.moved: dict[Place, OperandSet] = {}
         self.draw = Draw(problem, job.seed)
         for place, device in devices.items():
@@ -136,7 +136,7 @@ def run_job(job: Job, board: Board | None = None, show: Show = lambda glimpses: 
     if not job.entrants:
         return []
     called = {entrant: partial(board.calling, number) for number, entrant in enumerate(job.entrants)}
-    with pools.limit(limits=job.threads), np.errstate(all="ignore"):  # also for faults that a plug-in wants to raise
+    with pools.limit(limits=job.threads), np.errstate(all="ignore"):  # even if a plug-in has made NumPy raise on faults
         rows, crowded = _in_turn(job, registry, called, board, show)
         if crowded:
             rows = [row for part in job.apart() for row in _in_turn(part, registry, called, board, show)[0]]

@@ -107,7 +107,7 @@ class Session:
     def measure(
         self, number: int, planned: PlannedJob, process: int = 1, processes: int = 1
     ) -> list[tuple[Result, Measurement]]:
-        """Measure the job with this number in the plan in one of its processes, unless that is done already.
+        """Measure the job with this number in the plan, in one of its processes, unless that is done already.
 
         After the last process, commit and return the job's rows; before that, store each process's measurements.
         """
@@ -277,7 +277,7 @@ def taken_up(store: Store, run_id: str, now: Run, noisy_again: bool = False) -> 
         what = "; ".join(differences[:3]) + (f"; and {len(differences) - 3} more" if len(differences) > 3 else "")
         raise UsageError(f"--resume {before.run_id}: {what}; only an unchanged run can be resumed; start a new one")
     if noisy_again:
-        with held_run(store.path, before.run_id, "start a run of your own"):  # none may be measuring it
+        with held_run(store.path, before.run_id, "start a run of your own"):  # no process may be measuring it
             store.remove_noisy(before.run_id)
     return before
 

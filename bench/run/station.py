@@ -77,14 +77,14 @@ def measure(data: bytes, gpu: str = "") -> bytes:
 
 def _answered(expected: Host | None, data: bytes, gpu: str, host: Host) -> StationRows:
     if expected and (apart := [*unlike(host, msgspec.structs.replace(expected, plugins={}))]):
-        raise UsageError("; ".join(apart[:3]) + "; install the same on every host")
+        raise UsageError("; ".join(apart[:3]) + "; install the same versions on every host")
     task = msgspec.msgpack.decode(data, type=Task)
     if task.options is not None:
         return StationRows(host, plan=plan_asked(task.suites, task.options))
     assert task.plan is not None
     host = msgspec.structs.replace(host, plugins=digests(task.plan.plugins))
     if expected and (apart := [*unlike(host, expected)]):
-        raise UsageError("; ".join(apart[:3]) + "; bring the same file to every host")
+        raise UsageError("; ".join(apart[:3]) + "; copy the same file to every host")
     if task.jobs:
         return _station(task.plan, gpu, host).measure(task.jobs)
     return StationRows(host)
