@@ -46,7 +46,7 @@ def pin(threads: int) -> None:
 
 
 def spread(usable: Iterable[int], count: int) -> list[int]:
-    """Choose `count` CPUs: the first hardware thread of each core, NUMA node by NUMA node, then the other threads."""
+    """Choose `count` CPUs: the first hardware thread of each core, NUMA node by NUMA node, then the others."""
     left = set(usable)
     nodes = [sorted(node & left) for node in _nodes()] or [sorted(left)]
     nodes.sort(key=lambda node: -len(_first_of_each_core(node)))  # the node with the most usable cores first
@@ -153,7 +153,7 @@ def _times(processes: Iterable[str]) -> dict[str, Spent]:
 
 
 def process_tree(pid: str) -> Iterator[str]:
-    """Yield the ids of a process and its descendants; only the process's own if the system does not list children."""
+    """Yield the ids of a process and its descendants, or only the process's own id if the system lists no children."""
     processes = [pid]
     for process in processes:
         yield process
@@ -166,7 +166,7 @@ def set_keeper(pid: int) -> None:
 
 
 def keeper() -> list[str]:
-    """Return the id of the process that adopts descendants of this process, or an empty list."""
+    """Return a list with the id of the process that adopts this process's descendants; empty if there is none."""
     return list(_keeper)
 
 

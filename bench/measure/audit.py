@@ -39,7 +39,7 @@ AHEAD_RATIO = 1.5
 
 
 def check_more(series: Series) -> None:
-    """Check outputs of more calls until LEAST_CHECKS have been checked, to find errors that are rare."""
+    """Check outputs of more calls until LEAST_CHECKS have been checked, to find rare errors."""
     began_s = series.clock.now()
     while series.check_output and not series.wrong and series.checks < LEAST_CHECKS:
         if series.clock.now() - began_s + series.check_s + median(series.samples) > CHECKING_S:

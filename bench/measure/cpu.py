@@ -163,7 +163,7 @@ class Cpu(HostMemory, Device):
         return HostMemory(PAGES[kind])
 
     def evict(self) -> None:
-        """Read and write twice as many bytes as the last-level cache has, so that no operand stays in it.
+        """Read and write twice the size of the last-level cache, so that no operand stays in it.
 
         Raises Unsupported, since no contender is at fault, if the system refuses to start threads.
         """

@@ -158,7 +158,7 @@ def drawn(
     specials: float | None = None,
     distribution: str = UNIFORM,
 ) -> Array:
-    """Draw uniform floats in [-1, 1] that use all bits of their type, with some special values, or any integers.
+    """Draw uniform floats in [-1, 1] that use all bits of their type, with some special values, or random integers.
 
     specials: the largest special value; by default the operand's. Other distributions have no special values: `normal`
     has variance 1, `zeros` is 0 everywhere, and `ints` has integers from -LARGEST_INT to LARGEST_INT.

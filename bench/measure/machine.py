@@ -26,9 +26,9 @@ from kernelmark.bench.plan.text import as_utf8
 
 #: OpenBLAS's idle threads spin for 2^28 ticks of the time-stamp counter before they sleep. Contenders that use two
 #: OpenBLAS builds (NumPy's and SciPy's) and are measured in turn would then compete with each other's spinning threads:
-#: a 256^3 SGEMM was seen 22x slower. 2^20 ticks keep a pool awake in a batch and let it sleep between contenders. The
+#: a 256^3 SGEMM ran 22x slower. 2^20 ticks keep a pool awake in a batch and let it sleep between contenders. The
 #: threads of libgomp, which pyFFTW's and PyTorch's wheels use, spin for up to 10 ms, longer than the time between
-#: contenders; 30000 rounds take about 1 ms. Those of Intel's and LLVM's OpenMP spin for 200 ms, here for 1 ms.
+#: contenders; 30000 rounds take about 1 ms. Those of Intel's and LLVM's OpenMP spin for 200 ms by default, here 1 ms.
 #: Libraries read these variables when loaded, so workers start with them.
 IDLE = {"OPENBLAS_THREAD_TIMEOUT": "20", "GOMP_SPINCOUNT": "30000", "KMP_BLOCKTIME": "1"}
 NODES, DEVICES = Path("/sys/devices/system/node"), Path("/sys/bus/pci/devices")

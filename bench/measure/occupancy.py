@@ -15,7 +15,7 @@ from kernelmark.bench.plan.limits import TYPICAL, DeviceLimits
 Limiter = Literal["warps", "blocks", "registers", "shared memory", "does not fit"]
 
 WARP = 32
-REGISTERS = 65536  # of a multiprocessor, on all devices here
+REGISTERS = 65536  # per multiprocessor, on all supported devices
 REGISTER_GRANULARITY = 256  # a warp's registers are rounded up to this
 PARTITIONS = 4  # a warp runs in one quarter of the multiprocessor, which has a quarter of the registers
 MAX_THREADS = 1024

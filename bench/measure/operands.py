@@ -33,7 +33,7 @@ _GUARD = np.tile(np.array([0xFF] * 8 + [0xFF, 0xFF, 0x7F, 0x7F] * 2, np.uint8), 
 
 
 class Spots(NamedTuple):
-    """A few elements of an output, at the indices `places` of `flat`, its buffer as unsigned integers.
+    """A few elements of an output, at the indices `places` of `flat`, the output's buffer as unsigned integers.
 
     unwritten: the bits of a poisoned element, or None if the operand is also read. early: for each call of
     `early_reads`, the position in `places` of the element that is read first, and the bits that were read.

@@ -270,7 +270,7 @@ class Series:
         sampled = [stretch for stretch in group if stretch.is_sample]
         if not self.check_output or not sampled:
             return False
-        cost_s = self.check_s + self._call_s * (self.is_long and not self._cold)  # of the waking call after it
+        cost_s = self.check_s + self._call_s * (self.is_long and not self._cold)  # and the waking call after it
         if self._rations_checks and cost_s * self._random.random() >= CHECKED_SHARE * took_s:
             return False
         began, self._rations_checks = self.clock.now(), True
@@ -377,7 +377,7 @@ class Series:
         return min([self._call_s, *self.samples[-1:]]) >= LONG_CALL_S
 
     def mark(self) -> Mark:
-        """Return the present state, for `forget`, which discards later samples, or `set_aside`, which repeats them."""
+        """Return the present state: `forget` discards later samples, and `set_aside` also the time that they took."""
         return Mark(len(self.samples), self.spent_s)
 
     @property

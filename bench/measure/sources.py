@@ -73,7 +73,7 @@ def kernel_digest(
 ) -> str:
     """Return the digest, 20 hex digits, of everything that the rows of a kernel on these problems depend on.
 
-    These are its id, its code, and its declaration's values for each problem on a device with these limits: the
+    These are the kernel's id and code, and its declared values for each problem on a device with these limits: the
     launches of a hand-written CUDA kernel, numerics, declared operations. Fields that only readers or tests use (label,
     module, path, `emulated`, `spills`) are left out. Raises UsageError if the digest cannot be formed.
     """

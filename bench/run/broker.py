@@ -28,7 +28,7 @@ from kernelmark.bench.run.station import measure
 
 #: Seconds between two reports of the state of the executors.
 TICK_S = 0.5
-#: Parsl's names of the errors of a task whose worker or node was lost. Any other error ends the run.
+#: Parsl's names for the errors of a task whose worker or node was lost. Any other error ends the run.
 LOST = ("ManagerLost", "WorkerLost")
 #: The assumed number of workers of an executor that does not count them.
 WORKERS = 16

@@ -39,7 +39,7 @@ MOST = 64 * 1024
 _GROWN = 16 * MOST
 #: The remedy if the system refuses a process or a descriptor for a child.
 _MORE = "`ulimit -a` shows the limits; a container may also limit pids"
-#: The most characters of a child's last line that are shown.
+#: The maximum number of characters shown of a child's last line.
 _WORDS = 200
 
 
