@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-LIMIT_S = 60  # time limit of a child; it hangs if it needs a lock that another thread held at the fork
+LIMIT_S = 60  # time limit of a child, which hangs if it needs a lock that another thread held at the fork
 _PR_SET_PDEATHSIG = 1
 
 
@@ -52,7 +52,7 @@ def _may_fork() -> bool:
 def _begun(compiles: Callable[[], object]) -> int:
     """Start a child that compiles a function, and return its process id.
 
-    It ends with its parent, and closes the files that it inherits.
+    The child is killed when its parent ends, and closes the files that it inherits.
     """
     parent = os.getpid()
     with warnings.catch_warnings():  # Python 3.12 warns that other threads may hold a lock

@@ -2,7 +2,7 @@
 
 Threads that wait for the GIL at the beginning of a launch fall asleep, and waking each takes 50 us on a virtual
 machine. A call is stored as three addresses: of a function that loads the arguments and passes them on, of the compiled
-function, and of the arguments, which take eight bytes each and are flattened as Numba does it.
+function, and of the arguments, which take eight bytes each and are flattened as Numba flattens them.
 """
 
 import struct
@@ -22,7 +22,7 @@ WORD = ir.IntType(64)
 
 
 class Table(NamedTuple):
-    """A list of calls, three words each, at `address`. calls: their number. objects: those that the list points to."""
+    """A list of calls, three words each, at `address`. calls: the number of calls. objects: what the list points to."""
 
     address: int
     calls: int

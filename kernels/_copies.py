@@ -1,6 +1,6 @@
 """Copy contiguous elements in whole vectors, for Numba functions.
 
-The IR is written here, since LLVM would generate several loops for each copy, and these take long to compile.
+The IR is written by hand, since LLVM would generate several loops for each copy, which take long to compile.
 """
 
 # mypy: allow-untyped-calls

@@ -59,5 +59,5 @@ def whole_16_bytes(operand: Operand) -> str | None:
     """Return why the TMA, which writes global memory in units of 16 bytes, cannot store an operand, or None."""
     nbytes = operand.shape[-1] * DTYPES[operand.dtype].itemsize
     if nbytes % 16:
-        return f"a row of {operand.name} has {nbytes} bytes, expected a multiple of 16: the TMA writes no less"
+        return f"a row of {operand.name} has {nbytes} bytes, expected a multiple of 16: the TMA's unit of writing"
     return None

@@ -30,7 +30,7 @@ class Plan(NamedTuple):
 
 
 def as_complex(array: Array) -> Array:
-    """Return a complex view of an array whose contiguous last axis has the real and the imaginary part."""
+    """Return a complex view of an array whose contiguous last axis holds the real and imaginary parts."""
     view: Array = array.view(np.result_type(array.dtype, np.complex64))[..., 0]
     return view
 

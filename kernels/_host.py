@@ -1,4 +1,4 @@
-"""Helpers for CPU kernels: vector width, compiled launches, single-threaded BLAS, and shares for threads."""
+"""Helpers for CPU kernels: vector width, compiled launches, single-threaded BLAS, and dividing work among threads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ def second_level_bytes() -> int:
 
 
 class Registers(NamedTuple):
-    """The bytes of a CPU's vector register, and the number of registers used as accumulators.
+    """The size of a CPU's vector register in bytes, and the number of registers used as accumulators.
 
     Two multiply-adds per cycle with a latency of five cycles need ten accumulators; four per cycle with a latency of
     four (Neoverse V1) need sixteen.

@@ -27,8 +27,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def jit(function: F) -> F:
     """Compile a function that releases the GIL, so that `in_bands` can run it on several threads; cache it on disk.
 
-    Numba considers a cached function valid while its file is unchanged, although functions of other files are compiled
-    into it. So the cache's folder is named by a hash of all sources in kernels/.
+    Numba considers a cached function valid while its file is unchanged, although functions from other files are
+    compiled into it. So the cache's folder is named after a hash of all sources in kernels/.
     """
     return cast(F, _cached(partial(cast(Any, numba).njit, nogil=True, no_cfunc_wrapper=True), function))
 
@@ -53,7 +53,7 @@ def _cached(decorator: Callable[..., Any], function: Callable[..., Any]) -> Any:
     """Compile a function with a cache on disk, or without one if none can be written. Raises Unsupported."""
     config = cast(Any, numba).config
     if config.DISABLE_JIT:
-        raise Unsupported("NUMBA_DISABLE_JIT is set, so that Numba compiles nothing; unset it")
+        raise Unsupported("NUMBA_DISABLE_JIT is set, so Numba compiles nothing; unset it")
     before = config.CACHE_DIR
     config.CACHE_DIR = str(_compiled())
     try:
@@ -89,7 +89,7 @@ def _compiled() -> Path:
 
 
 def claim(function: Callable[..., Any]) -> bool:
-    """Return whether this is the first claim, in the cache folder, to compile a function; False without a cache."""
+    """Claim the compilation of a function; return False if the cache folder has a claim already or is missing."""
     try:
         (_compiled() / f"{function.__module__}.{function.__qualname__}").touch(exist_ok=False)
     except OSError:
@@ -164,7 +164,7 @@ def in_registers(
     values = [_alloca(builder, vector) for _ in range(accumulators)]  # LLVM keeps these in registers
     for register, place in zip(values, places(1), strict=True):
         builder.store(first(builder.load(place, align=itemsize)), register)
-    if ahead:  # steps take longer than the next group's loads, but out-of-order execution does not reach these
+    if ahead:  # steps take longer than the next group's loads, but out-of-order execution does not reach that far
         for place in (*places(1, 1), *places(0, 1)):
             prefetch(builder, place)
     with cgutils.for_range(builder, count):
@@ -192,7 +192,7 @@ def _move(_context: Any, to: Any, at: Any, source: Any, begin: Any, count: Any) 
     return types.void(to, at, source, begin, count), generate
 
 
-#: `move(to, at, source, begin, count)`: to[at + i] = source[begin + i] for i < count, without views of either.
+#: `move(to, at, source, begin, count)`: to[at + i] = source[begin + i] for i < count, without creating views.
 move = cast(Any, intrinsic(_move))
 
 

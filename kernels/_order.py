@@ -10,11 +10,11 @@ from kernelmark.kernels._tile import LANES
 #: DEPTH steps of the sum and PANELS panels of b are packed at a time, plus one panel for the remainder: 480 KiB with
 #: 512-bit registers.
 DEPTH, PANELS = 512, 4
-#: If rows of a and b are at most FAR elements apart and c has at most SMALL, nothing is copied, and SHALLOW steps are
-#: computed at a time.
+#: If rows of a and b are at most FAR elements apart and c has at most SMALL elements, nothing is copied, and SHALLOW
+#: steps are computed at a time.
 SHALLOW, FAR, SMALL = 128, 512, 2**16
 #: The most columns beyond whole vectors that are multiplied one by one, rather than as a vector that is mostly zeros.
-#: Rows of a are read again for these columns. If there are no others, rows are read once, and the limit is ALONE.
+#: Rows of a are read again for these columns. If c has no other columns, rows are read once, and the limit is ALONE.
 FEW = 2
 
 #: Cycles per element. If neighbouring lanes are not contiguous: STORE to store c, TURN to copy b. COPY to copy a if it

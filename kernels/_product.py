@@ -149,7 +149,7 @@ def _tiles(buffer, rows, m, begin, deep, a, b, first, last, how, c):
                 gather(buffer[_A:_TILE], source, (a[1] + begin * a[3], a[2], a[3]), some, deep)
             source, place = buffer, (_A + tile * (ROWS * deep + GAP), 1, ROWS)
         to = c[0], c[1] + r * c[2], c[2], c[3]
-        if a[3] == 1 and a[2] == deep:  # rows follow without gaps, and each panel's tile prefetches part of the next
+        if a[3] == 1 and a[2] == deep:  # rows have no gaps, and each panel's tile prefetches a part of the next rows
             of_a, line = (panels, a[1] + (r + rows) * deep + begin, share * deep, share), 0
         later = a[0], of_b, of_a
         line = _across(buffer, rows, i - r, count, source, place, b, deep, first, last, keep, to, later, line)

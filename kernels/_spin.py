@@ -128,7 +128,7 @@ def ask(box: Array, address: int, count: int, number: int) -> None:
 
 @jit
 def end(done: Array, number: int) -> None:
-    """Mark the task with this number, in which the thread ran Python code, as done."""
+    """Mark the task with this number, which was Python code, as done."""
     raise_to(done, number)
 
 

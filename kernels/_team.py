@@ -20,11 +20,11 @@ from kernelmark.kernels._host import Compiled
 if TYPE_CHECKING:
     from kernelmark.kernels._calls import Table
 
-#: The number of times that a thread looks for work before it sleeps. They take 0.3 ms on an AMD EPYC, depending on the
-#: CPU's pause instruction. This must be shorter than the gap between contenders, as it must for the threads of OpenBLAS
-#: and libgomp (bench/__init__.py).
+#: The number of times that a thread looks for work before it sleeps. On an AMD EPYC this takes 0.3 ms; the time depends
+#: on the CPU's pause instruction. It must be shorter than the gap between contenders, as must the time that threads of
+#: OpenBLAS and libgomp spin (bench/__init__.py).
 ROUNDS = 10_000
-RAISED = "a compiled function of another thread or of this one raised"
+RAISED = "a compiled function raised an exception, in this thread or in another"
 #: A PyDLL keeps the GIL during calls, which takes less time than releasing it.
 _LIBC = ctypes.PyDLL(None)
 
@@ -43,14 +43,14 @@ class Band(NamedTuple):
 
 
 class _Member:
-    """A thread that does one task after the other: compiled calls without the GIL, and launches of Python with it."""
+    """A thread that does one task after the other: compiled calls without the GIL, and Python launches with it."""
 
     def __init__(self, name: str) -> None:
         from kernelmark.kernels import _spin
 
         self._spin = _spin
         lines = np.zeros(64, np.int64)
-        self._box, self._done = lines[:16], lines[32:]  # in separate cache lines, since each is written by one thread
+        self._box, self._done = lines[:16], lines[32:]  # in separate cache lines, since different threads write them
         self._requests, self._asleep, self._semaphore = 0, False, Semaphore(0)
         self._task: Launch | None = None
         self._band: Band | None = None
@@ -60,7 +60,7 @@ class _Member:
 
     def begin(self, band: Band) -> None:
         self._requests += 1
-        self._band = band  # keeps the arguments of calls that still run after an interrupt
+        self._band = band  # keeps alive the arguments of calls that still run after an interrupt
         if band.table is None:
             self._task = band.launch
             self._spin.ask(self._box, 0, self._spin.OTHER, self._requests)
@@ -158,7 +158,7 @@ def here() -> int:
 
 
 def beside(cpu: int, threads: int) -> list[list[int]]:
-    """Return, for each of `threads` threads, the CPUs other than `cpu` that it may use; [] if CPUs are too few."""
+    """Return, for each of `threads` threads, the CPUs other than `cpu` that it may use; [] if there are too few."""
     others = sorted(os.sched_getaffinity(0) - {cpu}) if sys.platform == "linux" else []
     return [others[i::threads] for i in range(threads)] if len(others) >= threads else []
 

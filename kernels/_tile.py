@@ -1,6 +1,6 @@
 """Tiles of sums that stay in vector registers while products are added, for Numba functions.
 
-LLVM would not keep the sums in registers by itself, so the IR is written here.
+LLVM would not keep the sums in registers by itself, so the IR is written by hand.
 """
 
 # mypy: allow-untyped-calls
@@ -192,6 +192,6 @@ def _next_lines(_context: Any, a: Any, b: Any, line: Any, of_b: Any, of_a: Any) 
 
 
 #: `next_lines(a, b, line, of_b, of_a)`: the address from which tile `line` prefetches lines, and the lines' distance in
-#: elements. of_b, of_a: (count, at, apart, step). The first count tiles of b prefetch from b[at + line apart], `step`
-#: elements apart; the next tiles, with `line` from 0 again, likewise from a; all others only a's first line.
+#: elements. of_b, of_a: (count, at, apart, step). The first of_b.count tiles prefetch lines from b[at + line apart] on,
+#: `step` elements apart; the next of_a.count tiles do so in a, with `line` from 0 again; all others, a's first line.
 next_lines = cast(Any, intrinsic(_next_lines))

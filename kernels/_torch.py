@@ -1,4 +1,4 @@
-"""Run PyTorch's operations on kernelmark's operands, and report which implementation ran; imported at set-up."""
+"""Run PyTorch's operations on kernelmark's operands, and report which implementation ran; set-ups import this."""
 
 import ctypes
 import os
@@ -43,7 +43,7 @@ def on_threads(run: Launch, threads: int) -> Launch:
 
 
 class _Pool:
-    """PyTorch's threads other than the calling one, each pinned to its own CPU as in kernelmark's kernels.
+    """PyTorch's threads except the calling thread, each pinned to its own CPU as in kernelmark's kernels.
 
     They sleep while other contenders are sampled. Without the pinning, the scheduler then wakes them on the CPU of the
     calling thread, which they compete with: on two CPUs, every second call of 0.4 ms took 2.6 ms.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from kernelmark import DeviceLimits, Prefer, Tile, Tunable, tile_on
 from kernelmark.kernels._cuda import ceil_div
 
-#: The warps that saturate a multiprocessor's multiply-adds; with fewer, the rate falls proportionally.
+#: The number of warps that saturates a multiprocessor's multiply-adds; with fewer, the rate falls proportionally.
 BUSY_WARPS = 8
 
 
@@ -23,7 +23,7 @@ class Choice(NamedTuple):
 
 
 def filled(blocks: int, resident: int, warps: int, multiprocessors: int) -> float:
-    """Return the share of a device's rate that a grid of equal blocks reaches, with `resident` per multiprocessor.
+    """Return the share of a device's rate that a grid of equal blocks reaches, `resident` of them per multiprocessor.
 
     The blocks of the last wave are spread evenly over multiprocessors; a multiprocessor with few warps is slower.
     """
@@ -49,7 +49,7 @@ def by_waves(
         if valid(p, tile, device):
             return 0.0
         full = filled(blocks(p, tile), choice.resident, warps(tile) // 32, device.multiprocessors)
-        return round(choice.rate * full * useful(p, tile), 9)  # otherwise equal scores would differ by rounding errors
+        return round(choice.rate * full * useful(p, tile), 9)  # so that rounding errors do not break ties
 
     @lru_cache(maxsize=1)  # `unless` is called for each tile of a problem in turn
     def scored(p: Any, device: DeviceLimits) -> tuple[list[Tile], list[float]]:

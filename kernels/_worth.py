@@ -102,7 +102,7 @@ def launch_s(threads: int, compiled: bool) -> float:
 
 @cache
 def rates() -> tuple[float, float]:
-    """Return one thread's flop/s and bytes/s, from multiply-adds in registers and a copy larger than its caches."""
+    """Measure one thread's flop/s, by multiply-adds in registers, and bytes/s, by a copy larger than its caches."""
     source, target = np.zeros((2, COPIED), np.uint8)
     copy_s = _typical_s(lambda: np.copyto(target, source), 3)
     return 2 * registers().group(4) * STEPS / _typical_s(_multiply_adds(), 11), 2 * COPIED / copy_s

@@ -86,7 +86,7 @@ def test_a_function_is_compiled_where_no_file_can_be_written(answer):
 
 def test_functions_are_refused_where_numba_compiles_nothing(monkeypatch):
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
-    with pytest.raises(Unsupported, match="NUMBA_DISABLE_JIT is set, so that Numba compiles nothing; unset it"):
+    with pytest.raises(Unsupported, match="NUMBA_DISABLE_JIT is set, so Numba compiles nothing; unset it"):
         jit(lambda: None)
 
 
