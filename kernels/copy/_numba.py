@@ -31,8 +31,8 @@ def _lines(streaming: bool) -> Any:
     return intrinsic(typed)
 
 
-#: `stream_lines(b, a, start, lines)`: copy cache lines from byte `start` on, as many as the tuple `lines` is long. All
-#: are loaded before any is stored past the caches. In b they must be aligned to cache lines.
+#: `stream_lines(b, a, start, lines)`: copy `len(lines)` cache lines from byte `start` on. All are loaded before any is
+#: stored past the caches. In b, they must be aligned to cache lines.
 stream_lines = cast(Any, _lines(streaming=True))
 #: The same with stores into the caches; lines may begin anywhere.
 copy_lines = cast(Any, _lines(streaming=False))

@@ -1,4 +1,4 @@
-"""cuFFT, by CuPy's plans."""
+"""cuFFT, through CuPy's plans."""
 
 from functools import lru_cache
 from typing import Any

@@ -32,7 +32,7 @@ from kernelmark import (
 #: up to 512 terms by the definition stayed below 6.3, and FFTs below 2.5.
 _LARGEST = 8.0
 #: The rms error, in units of u sqrt(log2(2 N)). FFTW and pocketfft stayed below 1.3, Bluestein's algorithm with twiddle
-#: factors of angles in FP32 below 2.1, sums of 512 terms by the definition at 2.2. Operands of 19 bits give 12 u.
+#: factors from angles in FP32 below 2.1, sums of 512 terms by the definition at 2.2. Operands of 19 bits give 12 u.
 _RMS = 2.5
 _BLOCK_ELEMENTS = 2**16
 #: The numerics of a sum by the definition of the transform, whose error grows with the root of the number of terms.
@@ -176,7 +176,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         """Return A*(y), where A* is the adjoint of one transform A: <A*(y), x> = <y, A(x)> for any x."""
         if self.kind == "c2r":
             columns = np.full(self.half, 2.0)
-            columns[[0, -1] if self.w % 2 == 0 else [0]] = 1  # each other column of a half spectrum stands for two
+            columns[[0, -1] if self.w % 2 == 0 else [0]] = 1  # all other columns of a half spectrum stand for two each
             return _parts(np.fft.rfft2(y) * columns)
         spectrum = y.view(np.complex128)[..., 0]
         if self.kind == "r2c":
@@ -206,12 +206,12 @@ class FftProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def flop(self) -> int:
-        """Return the nominal operations: 5 N log2 N for complex transforms of N points, half as many for real ones."""
+        """Return the nominal operation count: 5 N log2 N for complex transforms of N points, half for real ones."""
         points = self.h * self.w
         return round(self.b * (5 if self.kind == "c2c" else 2.5) * points * math.log2(points))
 
     def least_flop(self, numerics: str) -> int:
-        """Return a quarter of the nominal operations: a lower bound, since real transforms of 4 points take 6 of 20.
+        """Return a quarter of the nominal count, a lower bound: real transforms of 4 points take 6 operations, not 20.
 
         By the definition, results are sums along one axis after the other; symmetry saves at most three quarters.
         """
