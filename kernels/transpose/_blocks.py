@@ -10,7 +10,7 @@ from numba.extending import intrinsic
 from kernelmark.kernels._host import LINE_BYTES, registers
 from kernelmark.kernels._numba import data, past_the_caches, prefetch
 
-#: Bytes of a row that are prefetched together, while the same number before them are transposed and stored.
+#: Bytes of a row that are prefetched together, while as many bytes before them are transposed and stored.
 AHEAD = 4 * LINE_BYTES
 
 

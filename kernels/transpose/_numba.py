@@ -16,7 +16,7 @@ PIECE = 2048  # elements moved at a time through a buffer in the first-level cac
 def transpose(b, a, m, n, side, skip, streaming, run, down, start, stop):  # type: ignore[no-untyped-def]
     """Write rows start:stop of b (n x m) = a^T for a (m x n); the first `skip` elements of each row are set singly.
 
-    Blocks are transposed part by part; a part of a has `down` rows of `run` elements. If streaming, lines of b are
+    Blocks are transposed part by part; each part of `a` has `down` rows of `run` elements. If streaming, lines of b are
     written past the caches in pairs, which is faster than one by one. Each block also prefetches several lines of a few
     rows of a, which is faster than one line of each row.
     """

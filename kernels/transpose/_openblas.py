@@ -24,7 +24,7 @@ def _library() -> ctypes.CDLL:
     ours = [path for path in paths if "numpy" in path] or paths
     if not ours:
         libraries = ", ".join(lib["internal_api"] for lib in blas) or "none"
-        raise Unsupported(f"needs NumPy on OpenBLAS, found {libraries}; pip install numpy brings one")
+        raise Unsupported(f"needs NumPy on OpenBLAS, found {libraries}; pip install numpy brings OpenBLAS")
     return ctypes.CDLL(ours[0])
 
 
@@ -67,6 +67,6 @@ def imatcopy(address: int, m: int, n: int, dtype: str) -> Launch:
     libc = ctypes.CDLL(None)
     libc.malloc.restype = ctypes.c_void_p
     if (pointer := libc.malloc(ctypes.c_size_t(nbytes))) is None and nbytes:
-        raise MemoryError(f"imatcopy allocates {nbytes / 1e9:.3g} GB by itself, which the system does not give")
+        raise MemoryError(f"imatcopy allocates {nbytes / 1e9:.3g} GB internally, which the system cannot provide")
     libc.free(ctypes.c_void_p(pointer))
     return lambda: function(ROW_MAJOR, TRANS, m, n, 1.0, address, n, m)

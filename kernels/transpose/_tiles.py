@@ -25,7 +25,7 @@ RUN_BYTES = 256  # bytes of the remainder that are moved at a time
 
 
 def on_workers(length: int, workers: int, run: Callable[[int, int, int], Launch]) -> list[Launch]:
-    """Return one launch of `run(worker, start, stop)` on bands of `length`, in a list; no launch if length is 0."""
+    """Return a list of one launch of `run(worker, start, stop)` on bands of `length`; an empty list if length is 0."""
     worker = count()
     return [in_bands(length, workers, lambda start, stop: run(next(worker), start, stop))] if length else []
 

@@ -32,7 +32,7 @@ def _valid(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def _empty(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a later tile is preferred, or None. The reason: half of this tile or more lies past the matrices."""
+    """Return why a later tile is preferred, or None: at least half of this tile would lie past the matrices."""
     if 2 * min(p.m, p.n) <= t.TILE and t.TILE * DTYPES[p.dtype].itemsize > LINE:
         return f"at least half of {t.TILE} rows or columns lie past matrices of {p.m} x {p.n}"
     return None

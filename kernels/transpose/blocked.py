@@ -30,9 +30,9 @@ def _bits(array: Any) -> Any:
 def _shape(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     """Return why a tile is equivalent to a smaller one, or None."""
     if p.m <= t.DOWN:
-        return f"{t.DOWN} rows are all of m = {p.m}, as 0 is"
+        return f"DOWN = {t.DOWN} covers all {p.m} rows, as DOWN = 0 does"
     if t.RUN > RUN and t.RUN // DTYPES[p.dtype].itemsize >= 2 * p.n:
-        return f"a run of {t.RUN} bytes is more than a row of {p.n} elements, twice over"
+        return f"a run of {t.RUN} bytes is as long as two rows of {p.n} elements or more"
     return None
 
 
@@ -41,11 +41,11 @@ def _suits(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     line = LINE_BYTES // DTYPES[p.dtype].itemsize
     if (p.m % line != 0) == (vars(t) == ALONG):
         return None
-    return f"a row of {p.m} elements is {'no' if p.m % line else 'a'} multiple of a cache line's {line}"
+    return f"a row of {p.m} elements is {'not ' if p.m % line else ''}a multiple of a cache line's {line}"
 
 
 def _no_vector(p: TransposeProblem) -> str | None:
-    return f"{p.m} x {p.n} is a vector, of which nothing has to move in place" if 1 in (p.m, p.n) else None
+    return f"{p.m} x {p.n} is a vector, whose elements need not move in place" if 1 in (p.m, p.n) else None
 
 
 def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
@@ -54,7 +54,7 @@ def _strips(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
     if p.m == p.n:
         return f"{p.m} x {p.n} is not cut into strips" if vars(t) != WHOLE else None
     if t.STRIP and int(SHARE * longer) - longer % t.STRIP < t.STRIP:
-        return f"a strip of {t.STRIP} and the rest of {longer} take more than {SHARE:.0%} of the matrix"
+        return f"a strip of {t.STRIP} and the remainder of {longer} take more than {SHARE:.0%} of the matrix"
     return None
 
 

@@ -36,7 +36,7 @@ def _fits(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
     stripes = ((f"a stripe of {width} columns", v.stripe_bytes(width)) for width in (NARROWEST, t.W))
     for what, nbytes in ((f"a row of {v.cols} elements", v.row_bytes), *stripes):
         if nbytes > limit:
-            return f"{what} takes {nbytes} bytes, expected at most {limit}, of shared memory"
+            return f"{what} takes {nbytes} bytes of shared memory, expected at most {limit}"
     return ring_fits(v, t, device)
 
 

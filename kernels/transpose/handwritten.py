@@ -57,7 +57,7 @@ def _vectors_square(p: TransposeProblem) -> str | None:
 
 
 def _out_of_place(p: TransposeProblem, tile: tuple[int, int], block: tuple[int, int]) -> list[KernelCall]:
-    """Return the launch that covers A by tiles of `tile` columns and rows."""
+    """Return the launch that covers A with tiles of `tile` columns and rows."""
     return [KernelCall((ceil_div(p.n, tile[0]), ceil_div(p.m, tile[1])), block, ("a", "b", p.m, p.n))]
 
 

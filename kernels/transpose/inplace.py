@@ -46,7 +46,7 @@ class View(NamedTuple):
         return self.rows * width * self.itemsize * stages
 
     def stripe_threads(self, width: int, stages: int) -> int:
-        """Return the threads of a block for stripes. A block with a ring has more, as often no other block fits."""
+        """Return the threads of a block for stripes. A block with a ring has more, since often no second block fits."""
         return threads_for(self.rows * width, _THREADS if stages == 1 else BLOCK_THREADS)
 
 
@@ -109,7 +109,7 @@ def ring_fits(v: View, t: Tile, device: DeviceLimits) -> str | None:
     if t.STAGES == 1:
         return None
     if v.itemsize < CP_ASYNC_BYTES or device.capability < CP_ASYNC_CAPABILITY:
-        return f"cp.async takes compute capability 8.0 and elements of {CP_ASYNC_BYTES} bytes or more"
+        return f"cp.async needs compute capability 8.0 and elements of {CP_ASYNC_BYTES} bytes or more"
     if (nbytes := v.stripe_bytes(t.W, t.STAGES)) <= device.block_shared_bytes:
         return None
     return f"{t.STAGES} stripes of {t.W} columns take {nbytes} bytes, expected at most {device.block_shared_bytes}"
@@ -127,7 +127,7 @@ def _row_fits(stages: Stages) -> str | None:
         return None
     return (
         f"a row of {v.cols} elements takes {v.row_bytes} bytes, more than the {stages.device.block_shared_bytes} of "
-        f"shared memory and than a tenth of the matrix: it has {v.rows} rows, expected at least {SCRATCH_SHARE}"
+        f"shared memory and a tenth of the matrix, which has {v.rows} rows, expected at least {SCRATCH_SHARE}"
     )
 
 

@@ -45,7 +45,7 @@ class TransposeOperands(Protocol):
 class TransposeProblem(Problem, frozen=True, kw_only=True):
     """`out`: B (n x m) = A^T. `in`: the buffer of A (m x n) holds A^T (n x m) afterwards.
 
-    batch: matrices one after another; `b8m64n3136` turns 8 images of 64 channels of 56 x 56 from NCHW to NHWC.
+    batch: the number of matrices; `b8m64n3136` turns 8 images of 64 channels of 56 x 56 from NCHW to NHWC.
     """
 
     sizes: ClassVar[tuple[str, ...]] = ("m", "n")

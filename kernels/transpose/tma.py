@@ -7,7 +7,7 @@ from kernelmark.kernels.transpose.problem import TransposeProblem
 
 SPAN = 1024  # alignment of tiles in bytes, and the most bytes that alignment may cost
 BOX_BYTES = 128  # bytes of a tile's row that one copy moves, swizzled by the TMA
-BLOCKS_PER_SM = 2  # blocks that fit into an H100's shared memory
+BLOCKS_PER_SM = 2  # blocks that fit into the shared memory of an H100's multiprocessor
 BOX_ROWS = 256  # most rows that one copy moves
 VECTOR = 16  # bytes; the TMA needs rows that begin at multiples of 16 bytes
 

@@ -159,7 +159,7 @@ REFUSED = [
     (f"inspect transpose/numba.blokced {OUT}", "did you mean transpose/numba.blocked?"),
     ("inspect transpose/numba.blocked transpose/m96n70/f32/in", "has no in path; it has out"),
     (f"inspect transpose/numba.blocked {PRODUCT}", "transpose/numba.blocked is a kernel of transpose, and gemm/"),
-    (f"inspect transpose/numba.blocked@DOWN=4096 {OUT}", "4096 rows are all of m = 96"),
+    (f"inspect transpose/numba.blocked@DOWN=4096 {OUT}", "DOWN = 4096 covers all 96 rows"),
     (f"profile gemm/cublas.sgemm {PRODUCT}", "gemm/cublas.sgemm: has no .cu file"),
     (f"profile gemm/cuda.async {PRODUCT} --on h100-smx", "did you mean h100-sxm?"),
     (f"profile gemm/cuda.async {PRODUCT} --on a100", "device a100: is sm_80, not sm_90a; set --arch to the device's"),

@@ -51,7 +51,7 @@ def test_every_cpu_kernel_is_right_or_says_why_not(sizes):
     for problem in (REGISTRY.problem(text) for text in PROBLEMS if text.split("/")[1] == sizes):
         kernels = [k.id for k in known if k.op == problem.op and k.outside(problem) is None]
         reasons = failures(problem.id, *kernels)
-        why = "unsupported: .*(batch|padding|is a vector, of which nothing)"
+        why = "unsupported: .*(batch|padding|is a vector, whose elements)"
         assert all(re.match(why, text) for text in reasons.values()), (problem.id, reasons)
 
 
