@@ -48,7 +48,7 @@ def bind_to_node(array: Any, node: int | None) -> None:
 
 
 def require_node(node: int | None) -> None:
-    """Raise Unsupported if the driver's pages may lie on another NUMA node than `node`; these pages cannot be moved."""
+    """Raise Unsupported if the driver's pages, which cannot be moved, may lie on a NUMA node other than `node`."""
     if node is not None and len(_nodes_with(node)) > 1:
         raise Unsupported(
             "the driver has placed these pages, which cannot be moved; transfer/cuda.pageable moves its own"
@@ -59,8 +59,8 @@ def _nodes_with(node: int) -> list[int]:
     """Return the NUMA nodes of this machine. Raises Unsupported if `node` is not among them."""
     nodes = sorted(int(path.name.removeprefix("node")) for path in NODES.glob("node[0-9]*"))
     if node not in nodes:
-        names = ", ".join(map(str, nodes)) or "none that the system names"
-        raise Unsupported(f"NUMA node {node} is not there; nodes of this machine: {names}")
+        names = ", ".join(map(str, nodes)) or "none that the system lists"
+        raise Unsupported(f"NUMA node {node} does not exist; nodes of this machine: {names}")
     return nodes
 
 
@@ -68,7 +68,7 @@ def _bound(start: int, nbytes: int, node: int) -> str | None:
     """Return why the system does not bind pages to a node, or None."""
     number = MBIND.get(platform.machine())
     if number is None:
-        return f"the number of mbind is not known on {platform.machine()}"
+        return f"the system call number of mbind is not known on {platform.machine()}"
     mask = (ctypes.c_ulong * (_MASK_BITS // 64))()
     mask[node // 64] = 1 << node % 64
     arguments = (ctypes.c_long(number), ctypes.c_void_p(start), ctypes.c_ulong(nbytes), ctypes.c_long(_BIND))

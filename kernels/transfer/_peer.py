@@ -124,7 +124,7 @@ class Peer:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Raise an error that names the helper process if it has ended and does not answer."""
+        """Raise RuntimeError, which names the helper process, if it has ended instead of answering."""
         try:
             yield
         except (BrokenPipeError, ConnectionResetError):
@@ -139,7 +139,7 @@ def _spawned(lane: int, generation: int) -> Peer:
 def peer(lane: int) -> Peer:
     """Return the helper process of a lane; a new one is started if the last one has ended. Raises Unsupported."""
     if not (hasattr(os, "memfd_create") and hasattr(_libc, "process_vm_readv")):
-        raise Unsupported("memory shared with another process by its descriptor takes Linux")
+        raise Unsupported("sharing memory with another process by a file descriptor needs Linux")
     return next(helper for helper in (_spawned(lane, number) for number in itertools.count()) if helper.alive)
 
 

@@ -26,7 +26,7 @@ def _from_host(problem: TransferProblem) -> str | None:
     """Return why a problem's source cannot lie on the NUMA node that the problem names, or None."""
     if problem.node is None or problem.direction != "d2h":
         return None
-    return "a NUMA node is the source's, which lies on the GPU"
+    return "a NUMA node was named for the source, which lies on the GPU"
 
 
 def _driver_copies(problem: TransferProblem, x: TransferOperands) -> Launch:

@@ -1,4 +1,4 @@
-"""Transfer of n elements over a link: between host and device, between devices, or between two places of the host.
+"""Transfer of n elements over a link: between host and device, between devices, or within the host's memory.
 
 The direction names the ends of the link; the kernel chooses the kind of host memory.
 """
@@ -149,7 +149,7 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
         """Return the bound on errors before storing. Each step of work rounds a product and a sum, by at most u each.
 
         Each later step multiplies these errors by SCALE. The error of SCALE^work in the reference is far smaller. FP16
-        and BF16 have too few bits for such steps (BF16 has no SCALE), so values of 16 bits take their steps in FP32.
+        and BF16 have too few bits for such steps (BF16 cannot hold SCALE), so 16-bit values take their steps in FP32.
         """
         return 2 * min(DTYPES[self.dtype].roundoff, DTYPES["f32"].roundoff) * (1 - SCALE**self.work) / (1 - SCALE)
 

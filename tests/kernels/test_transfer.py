@@ -89,7 +89,7 @@ def test_staging_and_work_are_set_against_one_after_the_other():
 def test_a_node_that_is_not_there_is_unsupported():
     reasons = failures("transfer/n1000/f32/h2h/node1023", "transfer/numpy.copyto", "transfer/process.pipe")
     assert len(reasons) == 2
-    assert all(reason.startswith("unsupported: NUMA node 1023 is not there; nodes") for reason in reasons.values())
+    assert all(reason.startswith("unsupported: NUMA node 1023 does not exist; nodes") for reason in reasons.values())
 
 
 def test_fresh_pages_are_given_back_before_each_copy():

@@ -83,7 +83,7 @@ def test_the_kinds_of_memory_are_what_the_driver_is_asked_for(runs):
     ("name", "reason"),
     [
         ("one GPU", r"this needs 2 GPUs that can read each other's memory; this process sees 1"),
-        ("no node", r"NUMA node 1023 is not there; nodes of this machine: .*"),
+        ("no node", r"NUMA node 1023 does not exist; nodes of this machine: .*"),
     ],
 )
 def test_what_the_machine_lacks_is_unsupported(runs, name, reason):
