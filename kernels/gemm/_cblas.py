@@ -1,4 +1,4 @@
-"""Make a contender of any CBLAS library, given the path of its file, for the option `--blas`."""
+"""Make any CBLAS library a contender, given the path of its file, for the option `--blas`."""
 
 import ctypes
 import hashlib

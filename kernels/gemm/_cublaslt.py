@@ -86,7 +86,7 @@ def described(problem: GemmProblem, compute: int, scales: tuple[int, ...] = ()) 
     ]
     if scales:
         if lt.get_version() < _WITH_BLOCKS:
-            raise Unsupported(f"{version(problem)} has no scales of blocks, which 12.9 is the first to have")
+            raise Unsupported(f"{version(problem)} has no block scales, expected version 12.9 or later")
         words += [
             (lt.MatmulDescAttribute.A_SCALE_MODE, lt.MatmulMatrixScale.BLK128x128_32F, "i4"),
             (lt.MatmulDescAttribute.A_SCALE_POINTER, scales[1], "u8"),

@@ -17,8 +17,8 @@ Epilogue = Literal["plain", "bias-relu", "sigmoid", "update"]
 EPILOGUES: tuple[Epilogue, ...] = ("bias-relu", "sigmoid", "update")
 #: The numbers of `update`, exact in every storage type: learning rate, momentum and weight decay (5e-4 in AlexNet).
 RATE, MOMENTUM, DECAY = 2.0**-6, 0.875, 2.0**-11
-#: The rms error of computing 1 / (1 + exp(-x)), a quarter of the largest, in units of the result's roundoff: exp is
-#: within 2.5 units in the last place, as in NumPy; an addition and a division follow. In FP64, the reference errs, too.
+#: The rms error of computing 1 / (1 + exp(-x)), a quarter of the largest error, in units of the result's roundoff: exp
+#: is within 2.5 ulp, as in NumPy; an addition and a division follow. In FP64, the reference has errors, too.
 _SIGMOID = 2.0
 ALL = slice(None)
 
@@ -74,7 +74,7 @@ def steps(product: Product, weights: Array, velocity: Array) -> dict[str, Produc
 
 
 def step_changes(output: str, changed: Mapping[str, Changed]) -> dict[str, Changed]:
-    """Return `changed`, but under "c" the changes of the term that `steps` adds to the product for `output`."""
+    """Return `changed` with "c" replaced by changes of the term that `steps` adds to the product for `output`."""
     factors = {"c": float(output == "c") - RATE * DECAY, "v": MOMENTUM}
     added = [(*changed[name][:3], *(factor * x for x in changed[name][3:])) for name, factor in factors.items()]
     which, row, column, new, old = map(np.concatenate, zip(*added, strict=True))

@@ -1,4 +1,4 @@
-"""Weighted sums of the rows of a product, as in Freivalds' check, which check the outputs of many calls.
+"""Weighted sums of the rows of a product, as in Freivalds' check, to verify the outputs of many calls.
 
 C x is compared with A (B x). If a few elements of A and B change, A (B x) is corrected, not recomputed.
 """
@@ -42,7 +42,7 @@ class RowSums:
         # The squares of the old values stay: the sum was rounded with these before it was corrected.
         np.add.at(squares, (which, row), new**2 * self._b_squares[which, column])
         which, row, column, new, old = changes["b"]
-        for i in set(which.tolist()):  # of the batch
+        for i in set(which.tolist()):  # index in the batch
             at = which == i
             along = a[i][:, row[at]].astype(np.float64)
             rows[i] += along @ ((new - old) * x[column])[at]

@@ -33,7 +33,7 @@ def pack(p: GemmProblem) -> int:
 
 
 def blocks_per_sm(t: Tile) -> int:
-    """Return the blocks per multiprocessor in the launch bounds (panel.cuh); the registers must suffice for so many."""
+    """Return the blocks per multiprocessor in the launch bounds (panel.cuh); the registers must suffice for them."""
     return 2 if t.TM * t.TN <= 64 else 1
 
 
@@ -66,7 +66,7 @@ def unshared(threads: int, rows: int, across: int, even: bool = False) -> str | 
 
 
 def staged(p: GemmProblem, t: Tile, threads: int, w: int) -> str | None:
-    """Return why threads cannot stage panels of both operands through registers, W words at a time, or None."""
+    """Return why threads cannot stage panels of both operands through registers, `w` words at a time, or None."""
     for width, along_k in ((t.BM, p.op_a == "N"), (t.BN, p.op_b == "T")):
         rows, cols = (width, t.BK) if along_k else (t.BK, width)
         if reason := unshared(threads, rows, cols // w, even=True):
@@ -75,7 +75,7 @@ def staged(p: GemmProblem, t: Tile, threads: int, w: int) -> str | None:
 
 
 def copied(threads: int, t: Tile, along_k: tuple[bool, bool], w: int) -> str | None:
-    """Return why threads cannot copy panels of both operands, or None; rows along m or n are copied by `w` words."""
+    """Return why threads cannot copy panels of both operands, or None; a copy along m or n moves `w` words."""
     for width, along in zip((t.BM, t.BN), along_k, strict=True):
         if reason := unshared(threads, 0, t.BK if along else width // w):
             return reason

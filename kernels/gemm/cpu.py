@@ -21,9 +21,9 @@ _REAL = ("f32", "f64")
 def plain(problem: GemmProblem) -> str | None:
     """Return why a kernel for one dense product cannot take `problem`, or None."""
     if problem.batch > 1:
-        return "has no batched path; take batch 1"
+        return "has no batched path; use batch 1"
     if problem.lda_pad or problem.ldb_pad or problem.ldc_pad:
-        return "would copy operands whose rows are padded; take lda, ldb and ldc without padding"
+        return "would copy operands whose rows are padded; use lda, ldb and ldc without padding"
     return None
 
 

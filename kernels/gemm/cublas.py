@@ -109,7 +109,7 @@ def fits_ints(problem: GemmProblem) -> str | None:
 def unpadded(problem: GemmProblem) -> str | None:
     """Return why `problem` cannot be read as column-major, or None."""
     if problem.lda_pad or problem.ldb_pad or problem.ldc_pad:
-        return "reads the buffers column by column, which have no padding that way; take lda, ldb and ldc without it"
+        return "reads the buffers as column-major, where rows have no padding; use lda, ldb and ldc without padding"
     return fits_ints(problem)
 
 

@@ -25,7 +25,7 @@ def _supports(problem: GemmProblem) -> str | None:
     storage = split_dtype(problem.dtype)[0]
     if storage in _ALONG_K and problem.layout != "NT":
         what = _ALONG_K[storage]
-        return f"layout is {problem.layout}, expected NT: cuBLASLt multiplies {what} operands that are stored along k"
+        return f"layout is {problem.layout}, expected NT: cuBLASLt needs {what} operands to be stored along k"
     if problem.scale == "blocks":
         for name, size in (("m", problem.m), ("n", problem.n)):
             if size % 4:

@@ -107,7 +107,7 @@ def blocktile2d(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCal
     **F32,
 )
 def vectorised(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
-    """TM x TN elements per thread, with memory and shared memory accessed four words at a time."""
+    """TM x TN elements per thread, with global and shared memory accessed four words at a time."""
     return [KernelCall(grid(p, t), t.BM * t.BN // (t.TM * t.TN), arguments(p), entry=packed(VECTORISED, p))]
 
 

@@ -159,7 +159,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
             most = max(1.0, 2.0**15 // (sums if name == "alpha" else F16_SPECIALS))
             rest = ", or storage f16.f32" if abs(value) > most else rest
         if value and not 1 / limit <= abs(value) <= most:
-            raise ValueError(f"{name} is {value:g}, expected 0 or a size from {1 / limit:g} to {most:g}{rest}")
+            raise ValueError(f"{name} is {value:g}, expected 0 or a magnitude from {1 / limit:g} to {most:g}{rest}")
 
     @staticmethod
     def _expect(word: str, *parts: tuple[str, str, tuple[str, ...]]) -> None:
@@ -360,8 +360,8 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         is_plain = (self.alpha, self.beta) == (1.0, 0.0) and self.epilogue in ("plain", "sigmoid")
         bound = _epilogue.bound(self.epilogue, numerics, storage, self.k, stored, is_plain)
         if abs(self.alpha) * math.sqrt(self.k) / 3 < 2 * DTYPES[stored].roundoff * abs(self.beta):
-            # The products are smaller than a step of beta C, which may have few bits more than its storage type has:
-            # rounding errors need not be spread evenly over a step, and none is larger than half of it.
+            # The products are smaller than an ulp of beta C, which may have only a few bits more than its storage type:
+            # rounding errors need not be spread evenly over an ulp, and none is larger than half an ulp.
             bound = bound._replace(rounding=1 / 4)
         if numerics not in STRASSEN:
             return bound

@@ -68,7 +68,7 @@ def _unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
     if itemsize(p) == 4 and rows(p) * t.UNROLL > 32:
         return f"{t.UNROLL} vectors of each of {rows(p)} rows take nearly all registers, and spill on some devices"
     most = max(16, least_columns(p), 4 * p.m if itemsize(p) < 4 else min(4 * p.m, 512 // p.m))
-    return f"{t.COLS} columns are more than the {most} for {p.m} rows" if most < t.COLS else None
+    return f"a warp covers {t.COLS} columns, expected at most {most} with m = {p.m}" if most < t.COLS else None
 
 
 def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:

@@ -37,7 +37,7 @@ def _written_whole(problem: GemmProblem) -> str | None:
     library_version=lambda p: _implementations()[p],
 )
 def matmul(problem: GemmProblem, x: GemmOperands) -> Launch:
-    """PyTorch's product into C, with alpha and beta: bfloat16 operands are multiplied by oneDNN, and added in FP32."""
+    """PyTorch's product into C, with alpha and beta; bfloat16 operands by oneDNN, with products added in FP32."""
     from kernelmark.kernels._torch import implementation, on_threads, tensor
 
     a = tensor(np.swapaxes(x.a, -1, -2) if problem.op_a == "T" else x.a)
@@ -56,7 +56,7 @@ def _as_int_mm(problem: GemmProblem) -> str | None:
         return f"ldc is padded by {problem.ldc_pad}, expected 0: C must be contiguous"
     turned = [name for name, op in (("m", problem.op_a), ("n", problem.op_b)) if op == "T"]
     if single := next((name for name in (*turned, "k") if turned and getattr(problem, name) == 1), None):
-        return f"{single} is 1, expected more of a transposed operand: PyTorch 2.13 left C unwritten"
+        return f"{single} is 1, expected more for a transposed operand: PyTorch 2.13 left C unwritten"
     return None
 
 

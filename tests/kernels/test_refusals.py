@@ -80,7 +80,7 @@ REFUSED = [
             *[(f"gemm/{provider}.two_step", "TN/beta1") for provider in ("cublas", "scipy")],
         )
         for words, reason in (
-            *(("", ""), ("/batch2", "take batch 1"), ("/lda+1", "without padding")),
+            *(("", ""), ("/batch2", "use batch 1"), ("/lda+1", "without padding")),
             *(("/ldb+4", "without padding"), ("/ldc+1", "without padding")),
         )
     ],
@@ -98,7 +98,7 @@ REFUSED = [
         (
             "gemm/cublaslt.heuristic",
             f"gemm/m16n16k16/{dtype}/{layout}",
-            f"layout is {layout}, expected NT: cuBLASLt multiplies {kind} operands that are stored along k",
+            f"layout is {layout}, expected NT: cuBLASLt needs {kind} operands to be stored along k",
         )
         for (dtype, kind), layout in product((("e4m3.bf16", "FP8"), ("s8.s32", "INT8")), ("NN", "TN", "TT"))
     ],
@@ -107,8 +107,8 @@ REFUSED = [
         for problem, reason in (
             ("m3n4k5/s8.s32/NT/batch2", "has no batched path; use batch 1"),
             ("m3n4k5/s8.s32/NT/ldc+1", "ldc is padded by 1, expected 0: C must be contiguous"),
-            ("m1n4k5/s8.s32/TN", "m is 1, expected more of a transposed operand: PyTorch 2.13 left C unwritten"),
-            ("m4n1k5/s8.s32/NT", "n is 1, expected more of a transposed operand: PyTorch 2.13 left C unwritten"),
+            ("m1n4k5/s8.s32/TN", "m is 1, expected more for a transposed operand: PyTorch 2.13 left C unwritten"),
+            ("m4n1k5/s8.s32/NT", "n is 1, expected more for a transposed operand: PyTorch 2.13 left C unwritten"),
             ("m1n1k5/s8.s32/NN", ""),
         )
     ],
@@ -122,12 +122,12 @@ REFUSED = [
         )
         for name in names
     ],
-    *[("transpose/numba.tiles", f"transpose/{sizes}/f32/in", "nothing has to move") for sizes in ("m1n9", "m9n1")],
+    *[("transpose/numba.tiles", f"transpose/{sizes}/f32/in", "need not move") for sizes in ("m1n9", "m9n1")],
     (TRANSPOSE + "tiled_inplace", "transpose/m5n7/f32/in", "transposes square matrices only; m is 5 and n is 7"),
     (TRANSPOSE + "c2r", "transpose/m9n1000000/f32/in", "a row of 1000000 elements takes 4000000 bytes"),
-    (TRANSPOSE + "c2r", "transpose/m9n1000000/f32/in", "it has 9 rows, expected at least 10"),
+    (TRANSPOSE + "c2r", "transpose/m9n1000000/f32/in", "which has 9 rows, expected at least 10"),
     (FUSED, "transpose/m64n128/f32/in", "the stash takes 32 of 64 rows, expected at most a tenth"),
-    (FUSED, "transpose/m9n1000000/f32/in", "4000000 bytes, expected at most 232448, of shared memory"),
+    (FUSED, "transpose/m9n1000000/f32/in", "4000000 bytes of shared memory, expected at most 232448"),
     (FUSED, "transpose/m10001n9001/f32/in", "a stripe of 8 columns takes 288032 bytes"),
     (TRANSPOSE + "tma", "transpose/m64n30/f32/out", "rows of a begin every 120 bytes, expected a multiple of 16"),
     (TRANSPOSE + "tma", "transpose/m30n64/f32/out", "rows of b begin every 120 bytes, expected a multiple of 16"),
