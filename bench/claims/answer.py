@@ -255,7 +255,7 @@ def _reason(r: Result) -> str:
 
 
 def _unanswered(claim: Claim, evidence: ExperimentRows, answered: Container[str]) -> list[str]:
-    """Return a note on problems without a number because a kernel failed; what is unsupported is no failure."""
+    """Return a note on problems without a number because a kernel failed; `unsupported` is not a failure."""
     if claim.comparison.kind not in findings.EACH:
         return []
     failed = [r for r in failures_of(claim.comparison, evidence) if r.status != Status.UNSUPPORTED]

@@ -86,7 +86,7 @@ class Experiment(TomlTable, frozen=True):
     only: globs that restrict the suites' problems. device: the device that the experiment needs. parts: the parts of a
     network to measure; all if empty. batches: the batch sizes for each problem. threads: thread counts to measure
     besides the machine's number of threads; larger counts are skipped. together: the axes that may differ between
-    problems measured in turn. spread: the least seconds between the starts of two processes.
+    problems measured in turn. spread: the least time in seconds between two processes' starts.
     """
 
     id: str

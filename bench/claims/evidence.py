@@ -1,4 +1,4 @@
-"""The problems of an experiment, the jobs that measure them, and the rows that a store has of them."""
+"""The problems of an experiment, the jobs that measure them, and their rows in a store."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -126,9 +126,9 @@ def planned(of: str | Experiment, registry: Registry, devices: tuple[str, ...]) 
 
 
 class ExperimentRows:
-    """The rows of an experiment. rows: the `is_fair` rows. failed: rows not `ok`, or of more CPUs than their own.
+    """The rows of an experiment. rows: those that are fair (`is_fair`). problems: problems by id.
 
-    problems: problems by id.
+    failed: rows that are not `ok`, or whose kernel used more CPUs or threads than it was given.
     """
 
     def __init__(self, store: Store, experiment: Experiment, layers: list[Layered], results: Iterable[Result]) -> None:

@@ -87,7 +87,7 @@ def failures_of(contrast: Contrast, evidence: ExperimentRows) -> list[Result]:
 
 
 def fastest(rows: Iterable[Result]) -> Result | None:
-    """Return the row with the least time."""
+    """Return the row with the shortest time, or None without rows."""
     return min(rows, key=lambda r: r.time_s_median or 0.0, default=None)
 
 
@@ -178,7 +178,7 @@ def isas(q: Question) -> Iterator[ClaimRatio]:
 
 
 def _isa_gains(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the gain of an instruction set on each number of threads, which is `size`."""
+    """Yield the gain of an instruction set at each thread count, which is stored as `size`."""
     rows = [r for r in q.rows if r.threads in (q.contrast.counts or (r.threads,))]
     for group in grouped(rows, lambda r: (r.problem, r.kernel, r.mode, r.threads)).values():
         by_isa = {r.isa: r for r in group}
@@ -239,7 +239,7 @@ class Pair(NamedTuple):
 
 
 def pairs(q: Question) -> Iterator[Pair]:
-    """Yield the fastest row of each device, on each problem, mode and precision that both devices have timed."""
+    """Yield the fastest row of each device, on each problem, mode and precision with times on both devices."""
     for group in grouped(q.rows, lambda r: (r.problem, r.mode, r.isa, comparable(r))).values():
         by_device = grouped(group, lambda r: r.device)
         row, other = (fastest(by_device.get(side[0], [])) for side in (q.contrast.one, q.contrast.other))
