@@ -316,7 +316,7 @@ def _coarse(machine: Mapping[str, Any], other: Mapping[str, Any] | None = None) 
 
 
 def _places(comparison: Comparison) -> list[str]:
-    """Return the differences between the hosts and the GPUs that measured the cases, which may be of one model."""
+    """Return the differing hosts and GPUs that measured the cases; the GPUs may be of the same model."""
     sides = [(name, zip(*pairs, strict=True)) for name, pairs in comparison.places.items() if pairs]
     known = [(name, [sorted({hidden(name, place) for place in side}) for side in both]) for name, both in sides]
     return [f"{name}: {', '.join(old)} -> {', '.join(now)}" for name, (old, now) in known]
