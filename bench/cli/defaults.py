@@ -90,12 +90,12 @@ def _entries(defaults: Defaults, commands: Commands) -> Iterator[tuple[str, str,
     entries = [("", key, value) for key, value in defaults.values.items() if key not in tables]
     for name, table in tables.items():
         if name not in commands:
-            raise defaults.refusal(name, "", f"is no command; expected one of {', '.join(sorted(commands))}")
+            raise defaults.refusal(name, "", f"is not a command; expected one of {', '.join(sorted(commands))}")
         entries += [(name, key, value) for key, value in table.items()]
     for table_name, key, value in entries:
         if all(_option(commands[name], key) is None for name in ([table_name] if table_name else commands)):
             of = f"`{table_name}`" if table_name else "any command"
-            raise defaults.refusal(table_name, key, f"is no option of {of} that can have a default")
+            raise defaults.refusal(table_name, key, f"is not an option of {of} that a file can set")
         yield table_name, key, value
 
 
@@ -128,6 +128,6 @@ def _checked(defaults: Defaults, table: str, option: click.Option, command: clic
 
 
 def _in_folder(folder: Path, option: click.Option, text: str) -> str:
-    """Return a file's name relative to the folder of the defaults; return any other text unchanged."""
+    """Resolve a file's name against the folder of the defaults; return any other text unchanged."""
     is_file = isinstance(option.type, click.Path) or option.name == "plugins"
     return str(folder / os.path.expanduser(text)) if is_file else text  # noqa: PTH111 # a user may have no home

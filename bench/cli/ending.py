@@ -117,7 +117,7 @@ class _Whole(io.FileIO):
 
 
 def _print_everything() -> None:
-    """Write all output completely, and as UTF-8 in any locale. Bytes of a path that are not UTF-8 are escaped."""
+    """Make output streams write everything, as UTF-8 in any locale. Bytes of a path that are not UTF-8 are escaped."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         buffer = getattr(stream, "buffer", None)

@@ -135,7 +135,7 @@ def profile(
     """Count the memory traffic and instructions of a CUDA kernel.
 
     Counts sectors, wavefronts, idle lanes and instructions in the emulator and in the machine code, without a GPU.
-    Nothing is timed: the last table is a lower bound of the time, from the limits that NVIDIA publishes for a GPU.
+    Nothing is timed: the last table gives a lower bound on the time, from the limits that NVIDIA publishes for a GPU.
     """
     _require_baseline(baseline, update)
     registry = discover(plugins)
@@ -146,7 +146,7 @@ def profile(
         wanted = ", ".join(kernel.archs) or f"sm_{kernel.min_arch} and later"
         raise UsageError(f"--arch {arch}: {kernel.id} is for {wanted}")
     if reason := kernel.refuses(problem, device):
-        raise UsageError(f"{reason}; take another problem")
+        raise UsageError(f"{reason}; choose another problem")
     if html is not None:
         view.require(html)
     counts = view.profiled(kernel, problem, arch, limits, every_block)

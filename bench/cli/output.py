@@ -38,7 +38,7 @@ def print_or_write(text: str, output: Path | None) -> None:
 
 
 def drawn_in(folder: Path, kinds: Sequence[Kind]) -> str:
-    """Draw figures to a folder. Return text: their paths, and why others were not drawn. Raises UsageError."""
+    """Draw figures into a folder. Return their paths, and why others were not drawn, as text. Raises UsageError."""
     from kernelmark.bench.report.figures import draw
 
     with writing(folder, "; --figures DIR names another"):

@@ -54,7 +54,7 @@ class RunRequest(NamedTuple):
 
 
 def asked_of(given: dict[str, Any]) -> RunRequest:
-    """Return the arguments as a request. Raises UsageError if they contradict each other, whatever the machine."""
+    """Return the arguments as a request. Raises UsageError if they contradict each other regardless of the machine."""
     fields = {name: value for name, value in given.items() if name in RunRequest._fields}
     request = RunRequest(**fields, options={name: value for name, value in given.items() if name not in fields})
     if "" in (request.resume, request.reproduce):

@@ -130,7 +130,7 @@ class Display(Progress):
         elif self._processes > 1:
             part = f"process {self._process} of {self._processes}, {part}"
         left_s = self._left_s
-        # More digits would pretend an accuracy that the estimate lacks.
+        # More digits would suggest an accuracy that the estimate lacks.
         left = f"{max(5, 5 * round(left_s / 5))} s" if left_s < _MINUTE_S else f"{left_s / 60:.0f} min"
         return f"{part}, about {left} left"
 

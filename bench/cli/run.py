@@ -48,7 +48,7 @@ def _asks(options: Sequence[Option]) -> shared.Decorator:
             multiple=True,
             type=click.Path(path_type=Path),
             metavar="FILE",
-            help="Also measure GEMM of this library, which has a CBLAS interface, such as libblis.so; may be repeated.",
+            help="Also measure the GEMM of this library with a CBLAS interface, such as libblis.so; may be repeated.",
         )(function)
         text = "Give the run a name, which every argument RUN accepts instead of the id."
         named = shared.value_option("--name", kind=shared.Read(_parse_name), metavar="NAME", default="", text=text)
@@ -97,7 +97,7 @@ def _parse_gpus(text: str) -> tuple[int, ...]:
 @_asks(OPTIONS)
 @shared.file_option("--csv", "csv_path", text="Write the rows of the run to this file.")
 @shared.run_option("--resume", text="Continue an interrupted run; without SUITE, use the run's suites.")
-@click.option("--noisy-again", is_flag=True, help="With --resume: also measure problems with disturbed cases again.")
+@click.option("--noisy-again", is_flag=True, help="With --resume: also remeasure problems with disturbed cases.")
 @shared.folder_option(
     "--report", "report_to", text="Write the page of the run to this folder, as `report` does, but without PDFs."
 )

@@ -58,7 +58,7 @@ def select(
     if not train and len(names) != 1:
         subject = f"{len(names)} names" if names else "no PROBLEM"
         remedy = "to make a selector from runs, name them with --train"
-        raise UsageError(f"select: has {subject}, expected one problem; {remedy}")
+        raise UsageError(f"select: got {subject}, expected one problem; {remedy}")
     only = {"--test": tests, "--figures": figures, "--kernels, --op, --problem or --status": any(selection)}
     if not train and (given := next((name for name, value in only.items() if value), None)):
         raise UsageError(f"{given}: works only with --train; add --train, or leave it out")

@@ -65,7 +65,7 @@ def folder_option(*names: str, text: str, default: Path | None = None) -> Decora
 
 
 def value_option(*names: str, kind: Any, text: str, **more: Any) -> Decorator:
-    """Return an option with a value of a type of click; its help shows the default, if there is one."""
+    """Return an option that takes a value of a click type; its help shows the default, if there is one."""
     return click.option(*names, type=kind, show_default=bool(more.get("default")), help=text, **more)
 
 
