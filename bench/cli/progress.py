@@ -136,7 +136,7 @@ class Display(Progress):
 
     @property
     def _left_s(self) -> float:
-        """Return the estimated seconds left: the time limits of the remaining jobs, times the finished jobs' pace."""
+        """Return the estimated seconds left: the remaining jobs' time limits, scaled by the finished jobs' pace."""
         pace = (now() - self._began_s) / self._done_s if self._done_s else 1.0
         return max(0.0, self._total_s - self._done_s) * pace
 

@@ -328,7 +328,7 @@ def _planned(request: RunRequest, broker: Broker, config: str, gpus: tuple[str, 
 def _recorded(store: Store, resume: str | None, host: Host) -> dict[str, Any]:
     """Return the machine and the environment to record for the run.
 
-    For a resumed run these are the recorded ones: its workers may now be on other hosts, with the same versions.
+    For a resumed run, its earlier facts are kept: its workers may now be on other hosts, with the same versions.
     """
     if resume is None:
         return {"machine": host.machine, "environment": host.environment}
