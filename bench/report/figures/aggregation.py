@@ -1,4 +1,4 @@
-"""Figures of the speedups of the ways to sum a network's gradients, relative to one host thread."""
+"""Figures of how much faster each way of summing a network's gradients is than one host thread."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -23,7 +23,7 @@ SPREAD = 0.7
 
 
 class NetworkLane(NamedTuple):
-    """A lane of the figure: the speedup over the baseline of each kernel that sums the gradients of one network."""
+    """A lane of the figure: for the gradients of one network, the speedup of each kernel over the baseline."""
 
     name: str
     elements: int
@@ -31,7 +31,7 @@ class NetworkLane(NamedTuple):
 
 
 def aggregations(data: RunData, registry: Registry | None) -> style.Kind:
-    """Return a figure for each device, mode and number of workers with sums of at least two sets of gradients."""
+    """Return a figure for each device, mode and number of workers that has times for two sets of gradients or more."""
     names = _names(registry)
     summed = (r for r in data.timed if r.op == OP and is_fair(r))
     groups = grouped(summed, lambda r: (r.device_name, r.mode, r.isa, data.dims_of[r.problem]["w"]))
@@ -51,7 +51,7 @@ def _names(registry: Registry | None) -> dict[str, str]:
 
 
 def _lanes(data: RunData, problems: dict[str, list[Result]], names: dict[str, str]) -> Iterable[NetworkLane]:
-    """Yield a lane for each set of gradients that the baseline and another kernel have summed, by size."""
+    """Yield a lane for each set of gradients summed by the baseline and another kernel, in order of size."""
     for problem, rows in sorted(problems.items(), key=lambda item: data.dims_of[item[0]]["n"]):
         base = next((r for r in rows if strategy_name(r.kernel) in (BASELINE, f"cuda.{BASELINE}")), None)
         others = [r for r in rows if r is not base]
@@ -77,7 +77,7 @@ def _figure(where: str, workers: int, lanes: Sequence[NetworkLane]) -> style.Fig
 
 def _winner(lane: NetworkLane) -> str:
     r, ratio = max(lane.ratios, key=lambda pair: pair[1].median)
-    return f"{short(r.kernel)} {ratio}" if ratio.median > 1 else f"{BASELINE}, before {short(r.kernel)} {ratio}"
+    return f"{short(r.kernel)} {ratio}" if ratio.median > 1 else f"{BASELINE}, ahead of {short(r.kernel)} {ratio}"
 
 
 def _draw(lanes: Sequence[NetworkLane]) -> style.Drawing:

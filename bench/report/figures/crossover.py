@@ -75,7 +75,7 @@ def _figure(data: RunData, contests: list[Contest], suites: Sequence[Suite]) -> 
         f"Crossover: convolution over {over}, {storage}",
         f"{first.setting.title}. Lines: takeovers, after which another kernel is the fastest; two lines if ties lie "
         f"between. {said} Stars: certainly the fastest; dots: ties for the first place; hollow: measured under "
-        f"noise. Times over that of the fastest; darker is slower, and empty cells have no time.{cut}",
+        f"noise. Cells: time over the fastest time; darker is slower, and empty cells have no time.{cut}",
         partial(_draw, SlowdownMap("conv", first.setting, ordered, kernels, ""), names, over, turns),
     )
 

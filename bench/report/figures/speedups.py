@@ -75,7 +75,7 @@ class Plot(NamedTuple):
 
     @property
     def caption(self) -> str:
-        """Return the caption: the setting, the legend, and the number of rows that are not shown."""
+        """Return the caption: the setting, the legend, and remarks on cut or omitted parts."""
         low, high = self.range
         cut = any(dot.span[0] < low or dot.span[1] > high for dot in self.dots)
         parts = (f"{self.setting.title}.", WHISKERS, "Long ones are cut at the edge." * cut, self.note)

@@ -112,7 +112,7 @@ def look(i: int) -> Look:
 
 
 def looks(kernels: Iterable[str]) -> dict[str, Look]:
-    """Return a look for each kernel, by the order of their ids: the same in all figures of a run."""
+    """Return a look for each kernel, assigned in the order of ids, so that all figures of a run use the same."""
     return {kernel: look(i) for i, kernel in enumerate(sorted(set(kernels)))}
 
 

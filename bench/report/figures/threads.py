@@ -85,7 +85,7 @@ class Gain(NamedTuple):
 
 
 def gains_over_size(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
-    """Return a figure for each operation if kernels ran on one thread and on more, at two sizes or more."""
+    """Return a figure for each operation whose kernels ran on one thread and on several, at two sizes or more."""
     by_op = grouped(gains(data), lambda gain: (gain.row.op, gain.row.mode, gain.row.isa))
     figures = [
         _size_figure(op, mode, isa, group, looks)
@@ -107,7 +107,7 @@ def gains(data: RunData) -> Iterator[Gain]:
 
 
 def _least_s(data: RunData, r: Result) -> float:
-    """Return the least seconds that ceilings allow for a row's operations and traffic; 0 if a ceiling is unknown."""
+    """Return the least time in seconds that ceilings allow for a row's work; 0 if a ceiling is unknown."""
     flop, traffic = flop_and_bytes(r)
     compute = highest(data, r.device, r.threads, UNITS.get(r.numerics, r.numerics))
     memory = highest(data, r.device, r.threads, "link" if r.op == "transfer" else "memory")

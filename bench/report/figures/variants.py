@@ -33,7 +33,7 @@ class RatioLines(NamedTuple):
 
 
 def ratio_lines(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
-    """Return a figure for each kind of variants with at least two sizes, those with the most ratios first."""
+    """Return a figure for each kind of variant with at least two sizes, those with the most ratios first."""
     pairs = {id(pair.row): pair for pair in variant_pairs(r for r in data.timed if not why_unranked(r))}
     groups: dict[tuple[object, ...], list[VariantPair]] = defaultdict(list)
     for setting, rows in by_setting([pair.row for pair in pairs.values()], data.threaded).items():

@@ -20,7 +20,7 @@ AXES = ("c", "h", "w", "r", "s")
 #: Larger than any real size; only a damaged store has larger sizes.
 MOST_SIZE = 2**31
 LACKING = f"fewer than {LEAST_PLACES} pairs of channels and image side have times of two kernels"
-#: The points along each axis at which a selector chooses; the factor between marks with the same channels and side.
+#: The points along each axis at which a selector chooses; the factor between marks whose channels and side coincide.
 STEPS, APART = 32, 1.13
 
 
@@ -131,7 +131,7 @@ def _powers(low: float, high: float) -> list[float]:
 
 
 def _spots(axes: style.Axes, panel: Panel, looks: dict[str, style.Look]) -> list[str]:
-    """Draw a mark for each problem, side by side if channels and side are the same, and return their kernels."""
+    """Draw one mark per problem, spread apart where channels and image side coincide; return the kernels."""
     marks: dict[tuple[str, bool], list[tuple[float, float, bool]]] = defaultdict(list)
     for spots in grouped(panel.spots, lambda spot: (spot.channels, spot.side)).values():
         for i, spot in enumerate(spots):
@@ -145,7 +145,7 @@ def _spots(axes: style.Axes, panel: Panel, looks: dict[str, style.Look]) -> list
 
 
 def _borders(axes: style.Axes, panel: Panel, looks: dict[str, style.Look]) -> list[str]:
-    """Tint the region of each kernel that a selector chooses, with a line around it, and return these kernels."""
+    """Tint and outline the region where a selector chooses each kernel; return the chosen kernels."""
     import numpy as np
 
     assert panel.chosen is not None, "only a panel with a selector has borders"
