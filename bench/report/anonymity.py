@@ -15,7 +15,7 @@ from kernelmark.bench.record.records import Record
 
 Mask = Callable[[str], str]
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
-#: Matches paths of home folders, which contain user names that are not hashes yet.
+#: Matches a home folder whose user name is not a hash yet.
 _HOME = re.compile(r"(/home/|/Users/)(?!user-[0-9a-f]{8}\b)([^/\\\s\"',;:]+)")
 #: The length of the shortest host name that is hidden; a shorter name is more likely an ordinary word.
 _SHORTEST = 4
@@ -26,7 +26,7 @@ _PLACES = [(COLUMNS.index(column), column) for column in NAMES]
 
 @lru_cache
 def hashed(kind: str, text: str) -> str:
-    """Return a short name for a text, made from its hash: `host-3f2a9c1b`; the same text has the same name."""
+    """Return a short name made from a text's hash, such as `host-3f2a9c1b`; equal texts get equal names."""
     return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
@@ -53,13 +53,13 @@ def nameless(store: Reader, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def facts(store: Reader, run_id: str) -> dict[str, Any]:
-    """Return the facts of a run, as `nameless_run` does unless `store.identifies` is true."""
+    """Return the facts of a run; unless `store.identifies` is true, `nameless_run` hides names in them."""
     run = store.find_run(run_id)
     return {**run} if store.identifies else nameless_run(run)
 
 
 def nameless_run(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of a run; the UUIDs of its GPUs are hashed, and the names in environment variables masked."""
+    """Return the facts of a run, with the UUIDs of its GPUs hashed and names in environment variables masked."""
     plan, masked = {**run["plan"]}, mask()
     if isinstance(gpus := plan.get("gpus"), list):
         plan["gpus"] = [hidden("device_uuid", str(gpu)) for gpu in gpus]
@@ -92,6 +92,6 @@ def mask(hosts: Iterable[str] = ()) -> Mask:
 
 
 def _words(names: Iterable[str], after: str = r"(?![\w-])") -> re.Pattern[str]:
-    """Return a pattern of these names as whole words, the longest first; without names, it matches nothing."""
+    """Return a pattern that matches each name as a whole word, the longest first; without names, nothing."""
     listed = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
     return re.compile(rf"(?<![\w-])(?:{listed or '(?!)'}){after}")

@@ -26,7 +26,7 @@ from kernelmark.bench.report import format as fmt
 #: Remarks on a ratio: its interval includes 1; its rows come from two jobs; its rows come from two machines.
 TIE, APART, ELSEWHERE = "tie", "not measured in turn", "not measured on one machine"
 #: The reason why a row has neither a ratio nor a rank.
-BEYOND = "used more CPUs or threads than its own"
+BEYOND = "used more CPUs or threads than it was given"
 #: The suffix of kernels that read the buffers as column-major matrices, and the word for this order.
 _COLMAJOR, _COLUMN_MAJOR = "_colmajor", "column-major"
 Item = TypeVar("Item")
@@ -59,7 +59,7 @@ class Ratio(NamedTuple):
 
     @property
     def apart(self) -> str:
-        """Return the remark that the rows were not measured in turn, or not on one machine; "" if `in_turn`."""
+        """Return a remark that the rows were not measured in turn, or on different machines; "" if `in_turn`."""
         return "" if self.in_turn else ELSEWHERE if self.elsewhere else APART
 
     @property
@@ -222,15 +222,15 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
 
 
 def multithreaded(rows: Iterable[Result]) -> set[str]:
-    """Return the kernels with a row of several threads, with or without a time."""
+    """Return the kernels that have a row with several threads, timed or not."""
     return {r.kernel for r in rows if r.threads > 1}
 
 
 def by_setting(rows: Sequence[Result], threaded: Collection[str] | None = None) -> dict[Setting, list[Result]]:
-    """Return the rows of each setting, with ascending thread counts.
+    """Return the rows of each setting, in ascending order of thread count.
 
     A kernel that has only rows of one thread is also listed at every thread count of the other kernels, since it cannot
-    use more threads. threaded: the other kernels; by default, those with a row of several threads among `rows`.
+    use more threads. threaded: these other kernels; by default, the `multithreaded` kernels of `rows`.
     """
     threaded = multithreaded(rows) if threaded is None else threaded
     alike = grouped(rows, lambda r: (r.device, r.device_name, r.mode, comparable(r), r.isa, order(r)))
@@ -302,14 +302,14 @@ def is_timed(r: Result) -> bool:
 
 
 def is_fair(r: Result) -> bool:
-    """Return whether a row has a time that may be compared: its kernel used no CPUs or threads but its own."""
+    """Return whether a row has a time that may be compared: its kernel used only the CPUs and threads it was given."""
     return is_timed(r) and not ran_beyond(r.disturbed)
 
 
 def contests(rows: Sequence[Result], store: Reader) -> list[Contest]:
     """Return a contest for each problem and setting, in row order, from rows for which `is_fair` is true.
 
-    rows: also rows without a time: a kernel that fails on several threads is not ranked there by its row of one thread.
+    rows: include untimed rows, so that a kernel that fails on several threads is not ranked by its single-threaded row.
     """
     threaded = multithreaded(rows)
     problems = grouped(filter(is_fair, rows), lambda r: r.problem)
@@ -321,10 +321,10 @@ def contests(rows: Sequence[Result], store: Reader) -> list[Contest]:
 
 
 def speedups_in_turn(contests: Iterable[Contest], threaded: Collection[str], plan: Mapping[str, Any]) -> list[Contest]:
-    """Return the contests without speedups over the baseline at another thread count.
+    """Return the contests, without speedups over a baseline that ran with another thread count.
 
-    Kernels of one thread are in all contests, but were measured only in jobs of the plan's first thread count. In later
-    contests a baseline of several threads is another row. threaded: kernels of several threads.
+    Single-threaded kernels are in all contests, but were measured only in jobs with the plan's first thread count. At
+    the other counts, a multi-threaded baseline has other rows. threaded: the multi-threaded kernels.
     """
     later = plan.get("threads", [])[1:]
 
@@ -336,7 +336,7 @@ def speedups_in_turn(contests: Iterable[Contest], threaded: Collection[str], pla
 
 
 def know_leads(contests: Iterable[Contest], store: Reader, run_id: str) -> None:
-    """Compute the ratio of each contest's first two kernels (`known`); one pass over the rows saves queries."""
+    """Store the ratio of each contest's first two kernels in `known`; one pass over the rows saves queries."""
     waiting: dict[str, list[Contest]] = defaultdict(list)
     for c in contests:
         for r in c.ranked[:2] if len(c.ranked) > 1 else ():
@@ -360,10 +360,10 @@ _LIKE = 0.01  # vendors' kernels whose times differ by a smaller fraction count 
 
 
 def over_vendors(contests: Sequence[Contest]) -> list[Contest]:
-    """Return the contests, on a GPU with speedups over a vendor's kernel, since the run's baseline may be NumPy.
+    """Return the contests; on a GPU, speedups become relative to a vendor's kernel, since the baseline may be NumPy.
 
     For each operation and setting, vendors' kernels are ordered by the number of problems they were timed on, then by
-    speed. In each contest, the first of these kernels that has a time is the baseline; without any, it stays the same.
+    speed. In each contest, the first of these kernels that has a time is the baseline; if none has, nothing changes.
     """
     alike = grouped((c for c in contests if c.setting.device == "cuda"), lambda c: (c.op, c.setting))
     ranked = {key: _vendors(group) for key, group in alike.items()}
@@ -393,7 +393,7 @@ def _with_baseline(c: Contest, names: Sequence[str]) -> Contest:
 
 
 def _over_base(c: Contest, r: Result, base: Result) -> Result:
-    """Return a row with its speedup over the baseline, or without a speedup if they were not measured in turn."""
+    """Return a row with its speedup over the baseline, or without one if the two were not measured in turn."""
     ratio = Ratio(1.0) if r is base else c.faster(r, base)
     return _with_speedup(r, base.kernel if ratio.in_turn else "", ratio if ratio.in_turn and r is not base else None)
 

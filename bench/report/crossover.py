@@ -75,7 +75,7 @@ def listed(suite: Suite) -> Suite:
 
 
 class Kin(NamedTuple):
-    """A kernel on two variants of a problem; ratio: how many times faster it is on `row` than on `other`."""
+    """A kernel on two variants of a problem. ratio: how many times faster it is in `row` than in `other`."""
 
     setting: Setting
     row: Result
@@ -104,7 +104,7 @@ def fft_speedup(c: Contest) -> Ratio | None:
 
 
 def changes(suite: Suite, contests: Sequence[Contest]) -> list[Change]:
-    """Return where a kernel certainly takes over from another along the axes that the suite sweeps."""
+    """Return each certain takeover of one kernel from another along the axes that the suite sweeps."""
     by_problem = grouped(contests, lambda c: c.problem)
     return [
         change
@@ -204,7 +204,7 @@ class CrossoverRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """A problem in a setting, with the time of its fastest kernel. An unknown value is "" or null.
 
     ratio: the fastest kernel's speed over the runner-up's. Set only at a takeover: along, the axis; previous, the
-    kernel that was ahead before; from, the last problem on which its lead is certain; gain, the speed over `previous`.
+    kernel that led before; from, the last problem on which `previous` certainly led; gain, the speed over `previous`.
     """
 
     suite: str
@@ -240,7 +240,7 @@ class CrossoverRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class CrossoverDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The document of `crossover --json`. problems: the number of all problems of the suite, timed or not."""
+    """The document of `crossover --json`. problems: the number of problems in the suite, timed or not."""
 
     run: RunSummary
     suite: str
@@ -294,7 +294,7 @@ def _sentence(change: Change) -> str:
 
 
 def write_csv(suite: Suite, run_id: str, contests: Sequence[Contest], out: IO[str]) -> None:
-    """Write a row for each problem and setting, or for each takeover there, with the columns of `CrossoverRow`.
+    """Write a row for each problem and setting, or several for several takeovers, with the columns of `CrossoverRow`.
 
     `ratio_in_turn` and similar columns: whether the two kernels shared a job, so that the interval comes from paired
     samples.
@@ -314,7 +314,7 @@ def write_json(suite: Suite, store: Reader, run_id: str, contests: Sequence[Cont
 
 
 def rows(suite: Suite, run_id: str, contests: Sequence[Contest]) -> Iterator[CrossoverRow]:
-    """Yield a row for each problem and setting, or for each takeover there, since there may be one along each axis."""
+    """Yield a row for each problem and setting, or several if kernels take over there along several axes."""
     turned: dict[object, list[dict[str, Any]]] = defaultdict(list)
     for change in changes(suite, contests):
         turn: dict[str, Any] = {"along": change.along, "before": change.before.problem, "previous": change.old}

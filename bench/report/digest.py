@@ -95,7 +95,7 @@ def _of_many(store: Store, run_id: str, tally: Counter[str]) -> Iterator[str]:
 
 
 def _is_long(rows: Sequence[Result]) -> bool:
-    """Return whether a suite has too many problems for a line each, or was only verified."""
+    """Return whether a suite has too many problems to print one per line, or was only verified."""
     return len({r.problem for r in rows}) > MOST_LINES or all(r.mode == Mode.VERIFY for r in rows)
 
 
@@ -160,7 +160,7 @@ def _operations(rows: Iterable[tuple[str, str, str, int]]) -> str:
 
 
 def _refused(data: RunData, many: Collection[str]) -> Iterator[str]:
-    """Yield a line for each failed row, failed checks first, then a line for each reason of `unsupported`.
+    """Yield a line for each failed row, failed checks first, then a line for each reason for `unsupported`.
 
     many: the long suites. Their unsupported rows are listed only for kernels whose rows all have the same reason.
     """

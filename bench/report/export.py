@@ -33,7 +33,7 @@ def write_csv(
 ) -> None:
     """Write rows as CSV: their columns, then every dimension in the runs; cells of unknown values are empty.
 
-    inert: for a spreadsheet, text that would be read as a formula gets the prefix `'`.
+    inert: put the prefix `'` before text that a spreadsheet would read as a formula.
     """
     with store.snapshot():
         for columns in _columns(store, run_ids, options):
@@ -102,7 +102,7 @@ def write_table(table: Table, out: IO[str]) -> None:
 def write_json(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
     """Write one object: the run's facts, its rows with samples (seconds per call), its ceilings (flop/s, bytes/s).
 
-    Several runs are a list of such objects.
+    For several runs, write a list of such objects.
     """
     several = len(run_ids) > 1
     with store.snapshot():
@@ -128,8 +128,8 @@ def _write_run(store: Store, run_id: str, out: IO[str], names: set[str] | None) 
 def write_markdown(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
     """Write a pivot (problems x kernels) for each operation, a table for each problem, and the ceilings.
 
-    Pivots are left out if the run has more problems than a pivot may have. Several runs follow each other, with their
-    ids as headings.
+    Pivots are left out if the run has more problems than a pivot may have. If there are several runs, each has its id
+    as a heading.
     """
     with store.snapshot():
         for number, run_id in enumerate(run_ids):
@@ -194,7 +194,7 @@ def opened(path: Path) -> Iterator[IO[str]]:
 
 @contextmanager
 def writing(path: Path, remedy: str = "") -> Iterator[None]:
-    """Raise a UsageError that names the path if a write in the context fails. remedy: the end of its message."""
+    """Raise a UsageError that names the path if a write in the context fails. remedy: the end of the message."""
     try:
         yield
     except OSError as error:

@@ -48,7 +48,7 @@ class Winner(NamedTuple):
 
     @property
     def who(self) -> str:
-        """Return the kernel if it wins more than half of the contests, or else that there is no overall winner."""
+        """Return the kernel's name if it wins more than half of the contests, otherwise `no overall winner`."""
         return short(self.kernel) if self.leads_most else "no overall winner"
 
     @property
@@ -92,7 +92,7 @@ def unranked(data: RunData, rows: Sequence[Result]) -> Iterator[str]:
     several = [group for group in grouped(rows, lambda r: (r.problem, r.mode, r.isa)).values() if len(group) > 1]
     ranked = {r.case for c, _ in data.leads for r in c.ranked[:2]}
     heads = [min(group, key=lambda r: r.time_s_median or 0.0) for group in several]
-    rivals = "has no rival of its device, threads and precision"
+    rivals = "has no rival with the same device, threads and precision"
     by_reason = grouped((r for r in heads if r.case not in ranked), lambda r: why_unranked(r) or rivals)
     for why, first in by_reason.items():
         where = f"{len(first)} of {count(len(several), 'table')}" if len(several) > 1 else "the table"
@@ -114,7 +114,7 @@ def _who_is_fastest(data: RunData) -> str:
 
 
 def winners(data: RunData) -> list[Winner]:
-    """Return the winner of each operation with contests between kernels, starting with the most contests."""
+    """Return the winner of each operation in which kernels competed, the operation with the most contests first."""
     by_op = grouped((c for c, _ in data.leads), lambda c: c.op)
     first = {op: Counter(c.fastest.kernel for c in contests).most_common(1)[0] for op, contests in by_op.items()}
     return sorted((Winner(op, *first[op], contests) for op, contests in by_op.items()), key=lambda w: -len(w.contests))
@@ -200,7 +200,7 @@ def _fastest(c: Contest) -> Fastest:
 
 
 class Refusal(NamedTuple):
-    """The rows that lack a result for the same reason: their number and kernels. against: whether it is a failure."""
+    """The rows that lack a result for the same reason: their number and kernels. against: as in `Status`."""
 
     status: str
     reason: str
@@ -221,7 +221,7 @@ def refusals(rows: Sequence[Result]) -> list[Refusal]:
 
 
 def tally(rows: Sequence[Result]) -> str:
-    """Return `199 rows: 190 ok, 9 unsupported`, or that there are none."""
+    """Return a sentence: `199 rows: 190 ok, 9 unsupported.` or `This run has no rows.`."""
     if not rows:
         return "This run has no rows."
     text = status_line(Counter(r.status for r in rows))

@@ -77,7 +77,7 @@ def factor(middle: float, low: float | None = None, high: float | None = None) -
 
 
 def ends(low: float | None, high: float | None, places: int = 3) -> str:
-    """Format the interval of a ratio: `[1.2, 1.3]`; an end that is not 1 has enough digits not to be written as 1."""
+    """Format the interval of a ratio: `[1.2, 1.3]`; an end other than 1 gets enough digits to differ from 1."""
 
     def write(end: float) -> str:
         texts = [f"{end:.{number}g}" for number in range(places, 13)]
@@ -149,7 +149,7 @@ LONG_NAME = 40
 
 
 def figure_names(kernels: Iterable[str]) -> dict[str, str]:
-    """Return the kernels' names for a figure; a long name keeps only the tile's values that differ between kernels."""
+    """Return the kernels' names for a figure; a long name keeps only tile values that differ between kernels."""
     names = {kernel: short(kernel) for kernel in kernels}
     long = {kernel: name.split("@", 1) for kernel, name in names.items() if len(name) > LONG_NAME and "@" in name}
     for kernel, (base, tile) in long.items():

@@ -1,4 +1,4 @@
-"""The history of a kernel on a problem: each version that was tried, its speed, and the changes of its sources.
+"""The history of a kernel on a problem: each version that was tried, its speed, and the changes to its sources.
 
 Only versions that shared a job were sampled in turn. The interval of any other ratio is the quotient of two intervals,
 and the ratio is marked.
@@ -104,7 +104,7 @@ def _diff(number: int, before: StoredVersion, now: StoredVersion) -> Iterator[st
 
 
 def history_page(document: HistoryDocument, diff: bool) -> Iterator[str]:
-    """Yield the paragraphs of a history. diff: whether to show the changes of the sources."""
+    """Yield the paragraphs of a history. diff: whether to show the changes to the sources."""
     subject, versions = f"{document.kernel} on {document.problem}", document.versions
     if not versions:
         yield paragraph(f"{subject}: no version is stored; `kernelmark watch` and `kernelmark tune` store them")

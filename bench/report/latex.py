@@ -204,7 +204,7 @@ LETTER_MM, WIDE_MM, TINY_MM, POINT_MM, GAP_MM, HEAD_MM = 1.45, 2.25, 1.22, 0.8, 
 
 
 def write_latex(store: Store, run_ids: Sequence[str], out: IO[str], options: Options = ALL) -> None:
-    """Write all tables of these runs; comments above the tables of a run say how it was measured."""
+    """Write all tables of these runs; comments above a run's tables name its machine and cite it."""
     used: dict[str, int] = {}
     with store.snapshot():
         for run_id in run_ids:

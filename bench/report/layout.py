@@ -49,7 +49,7 @@ def is_wanted(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 def width() -> int:
-    """Return the most characters of a line: `COLUMNS`, or the terminal's width, or 100 if there is no terminal."""
+    """Return the maximum length of a line: `COLUMNS`, or the terminal's width, or 100 if there is no terminal."""
     return max(shutil.get_terminal_size((PIPE, 24)).columns, NARROWEST)
 
 
@@ -155,10 +155,10 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _fitted(columns: Sequence[TableColumn], rows: Rows, room: int, titled: bool, best: int) -> Iterator[str]:
-    """Yield the lines of the first layout that fits: texts wrapped to the width `wraps`, then to single words.
+    """Yield the lines of the first layout that fits, with texts wrapped to the width `wraps` or else to single words.
 
     Spare columns are left out as needed. Both layouts are tried with the first column on the left, then above its rows;
-    if `titled`, it is on the left only if all columns fit. If no layout fits, each cell is a line.
+    if `titled`, this column is on the left only if all columns fit. If no layout fits, each cell gets its own line.
     """
     cells = [(column.header, *texts) for column, *texts in zip(columns, *rows, strict=True)]
     natural = [max(map(len, texts)) for texts in cells]

@@ -64,7 +64,7 @@ def _what(data: RunData) -> Iterator[str]:
     )
     if data.run.plan:
         seeds = _listed(sorted({r.seed for r in rows}), "")
-        yield f"Operands were drawn from seed {seeds}, with random bits of each process."
+        yield f"Operands were drawn from seed {seeds} and random bits of each process."
         yield (
             "Each kernel's result was checked against a float64 reference before timing and, on operands drawn anew, "
             "after it, within a tolerance for its length of reduction, storage type and arithmetic; a wrong "

@@ -1,4 +1,4 @@
-"""The report of a run: a folder with a page that needs no network, figures, tables, the method and the environment."""
+"""The report of a run: a folder with a page that works offline, and figures, tables, the method and the environment."""
 
 import base64
 import hashlib
@@ -36,11 +36,11 @@ SCRIPTS = ("columns.js", "detail.js", "table.js")
 #: Matches the places in an id where a line may break.
 _PIECES = re.compile(r"(?<=[/@=])(?=\w)|(?<=[a-z]\.)(?=\w{12})")
 TABLES = {"csv": "results.csv", "markdown": "results.md", "latex": "results.tex"}
-#: A report of more rows has their table only as CSV, not also as Markdown and LaTeX.
+#: A report of more rows has their table as CSV only, not as Markdown and LaTeX.
 MOST_TABLED = 10_000
 #: The columns that figures are drawn from, and a bound that no real value exceeds.
 _DRAWN, _MOST = ("time_s_median", "gflop_per_s", "gbyte_per_s", "speedup", "roofline_pct"), 1e30
-#: The placeholder of the page's data.
+#: The placeholder for the page's data.
 _DATA = '<script type="application/json" id="data">'
 
 _Figure = TypeVar("_Figure")
@@ -119,7 +119,7 @@ def _forget(folder: Path, drawn: Sequence[figures.Drawn]) -> None:
     """Remove figures of an earlier report that this one does not draw, since they would look like this run's."""
     captions, known = folder / "captions.json", dict[str, str]()
     require_file(captions)
-    with suppress(FileNotFoundError, msgspec.MsgspecError):  # the file is missing, or of another program
+    with suppress(FileNotFoundError, msgspec.MsgspecError):  # the file is missing, or another program's
         known = msgspec.json.decode(captions.read_bytes(), type=dict[str, str])
     for name in filter(_NAME.fullmatch, known.keys() - {figure.name for figure in drawn}):
         for kind in ("svg", "pdf"):

@@ -20,7 +20,7 @@ from kernelmark.bench.report.run_data import RunData
 #: The most rows and samples for a page that holds all samples; the page of a larger run holds quantiles instead.
 MOST_ROWS, MOST_SAMPLES = 10_000, 1_500_000
 LEVELS = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-#: Columns that are equal in all rows of a page, or can be computed from its samples.
+#: Columns with one value in all rows of a page, or that can be computed from the samples.
 _LEFT_OUT = frozenset({"schema", "run_id", "time_s_min", "time_s_mean", "time_s_std"})
 _MINUTE = len("2026-01-01T00:00")
 #: The number of rows whose quantiles are computed at once, and the most values of a column stored as a dictionary.
@@ -120,7 +120,7 @@ def _text(values: Array) -> str:
 
 
 def _options(plan: dict[str, Any]) -> str:
-    """Return, as text, the options of `run` in the plan that affect results but are in no column of the rows."""
+    """Return as text the options of `run` in the plan that affect results but have no column in the rows."""
     import shlex
 
     words: list[str] = []

@@ -15,7 +15,7 @@ from kernelmark.bench.record.columns import COLUMNS, KINDS
 from kernelmark.bench.record.store import Store
 from kernelmark.bench.report.anonymity import nameless_run, records
 
-#: Rows that are in memory at a time.
+#: The number of rows in memory at a time.
 ROW_GROUP = 2000
 SAMPLES = "samples_s"
 #: Units of columns by the ends of their names. Columns that begin with `time_s_` hold seconds; others have no unit.

@@ -268,7 +268,7 @@ class Report:
 
 
 def _outcome(statuses: Counter[str], rows: Sequence[Result]) -> str:
-    """Return a sentence on how the cases of a run ended, or that the run has no rows; it mentions missing times."""
+    """Return a sentence on how the cases of a run ended and whether they were only verified, or that it has no rows."""
     if not rows:
         return "Not finished: no row was recorded."
     verified = all(r.mode not in TIMED for r in rows)
@@ -276,7 +276,7 @@ def _outcome(statuses: Counter[str], rows: Sequence[Result]) -> str:
 
 
 def within_device(rows: list[Result]) -> list[Result]:
-    """Return the rows, without speedups for problems whose baseline ran on another device, such as NumPy for a GPU."""
+    """Return the rows, without speedups for problems whose baseline ran on another device, such as NumPy on the CPU."""
     device = {r.kernel: r.device for r in rows}
     across = {r.problem for r in rows if device.get(r.baseline, r.device) != r.device}
     none = {"baseline": "", "speedup": None, "speedup_ci95_low": None, "speedup_ci95_high": None}
@@ -345,7 +345,7 @@ def _earlier_rows(results: Path, runs: Collection[str]) -> list[Row]:
 
 
 def _earlier_facts(environment: Path, runs: Collection[str]) -> list[dict[str, Any]]:
-    """Return the machine and environment of earlier publications of other runs, the earliest first."""
+    """Return the machine and environment of earlier reports that had other runs, the earliest first."""
     try:
         before = json.loads(environment.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -356,7 +356,7 @@ def _earlier_facts(environment: Path, runs: Collection[str]) -> list[dict[str, A
 
 
 class SeveralRuns(RunData):
-    """Several runs as one, the earliest first: all their rows, but only times of GPUs. Facts come from the last run.
+    """Several runs as one, the earliest first: all their rows, but times on GPUs only. Facts come from the last run.
 
     Each contest comes from one run: the run with the most kernels in this contest (tiles not counted). In a tie, it
     is the run that measured the most problems in the same job, then the latest. No ratio is formed between runs.

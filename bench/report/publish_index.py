@@ -100,7 +100,7 @@ def write_index(reports: Path) -> Path:
 
 
 def _linked(reports: Path) -> list[tuple[str, Summary]]:
-    """Return the link to each report in a folder that has a summary, and the summary, the latest first."""
+    """Return the link and the summary of each report in the folder that has a summary, the latest first."""
     linked = []
     for path in sorted(reports.glob("*/environment.json")):
         with suppress(msgspec.DecodeError):  # written by another program, or by a version with another summary

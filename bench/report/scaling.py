@@ -132,7 +132,7 @@ def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, lis
 
 
 def _beside(setting: Setting, rows: Sequence[Found]) -> dict[str, list[Found]]:
-    """Return the rows of each kernel in a setting; kernels with only one thread belong to every thread count."""
+    """Return the rows of each kernel in a setting; single-threaded kernels belong to every thread count."""
     threaded = multithreaded(r for r, _ in rows)
     timed = [row for row in rows if is_fair(row[0]) and setting.includes(row[0])]
     beside = (row for row in timed if row[0].threads == setting.threads or row[0].kernel not in threaded)
@@ -168,7 +168,7 @@ def _point(
 
 
 def _distance(row: Found, workers: int, n: int, update: bool) -> tuple[float, float, bool]:
-    """Return the distance of a row from a point: in workers, in elements, and whether they differ in weight updates."""
+    """Return how far a row is from a point: in workers, in elements, and whether only one of them updates weights."""
     dims = row[1]
     apart = abs(math.log(workers / dims["w"])), abs(math.log(n / dims["n"]))
     return *apart, (dims.get("step") == "update") != update

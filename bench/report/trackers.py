@@ -56,8 +56,8 @@ def _metric(times_s: Sequence[float | None]) -> dict[str, float]:
 def write_asv(store: Store, run_ids: Sequence[str], out: IO[str]) -> None:
     """Write a file of asv's results: medians and samples in seconds, by benchmark.
 
-    asv expects the date of the commit, which is unknown here, so the run's date is written. asv's intervals are of 99 %
-    and kernelmark's of 95 %, so intervals are left out.
+    asv expects the date of the commit, which is unknown here, so the run's date is written. asv's intervals are 99 %
+    intervals and kernelmark's are 95 %, so intervals are left out.
     """
     run_id = _only(run_ids, "asv")
     with store.snapshot():

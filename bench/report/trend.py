@@ -28,7 +28,7 @@ from kernelmark.bench.report.welch import ALPHA, holm, welch
 MARGIN = 0.02
 #: The host and the device's UUID of a row; "" if unknown.
 Place = tuple[str, str]
-#: The place of a case's point and the settings of its run; a function that returns them by the indices of both.
+#: The place of a point and the settings of its run; a function from the indices of a case and its point to these.
 PointFacts = tuple[Place, dict[str, Any]]
 Facts = Callable[[int, int], PointFacts]
 #: Pairs that are tested at once; the most cases and steps that are printed; the most cases printed run by run.
@@ -36,7 +36,7 @@ CHUNK, LISTED, IN_FULL = 2000, 50, 3
 
 
 class TrendPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """A case's row in one run, with commit and versions. processes: their number; if 1, the row is not tested."""
+    """A case's row in one run, with commit and versions. processes: how many measured it; if 1, it is not tested."""
 
     run_id: str
     started_at: str
@@ -96,7 +96,7 @@ class TrendDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def trend(store: Store, subject: str, text: str, problems: Iterable[str] = (), margin: float = MARGIN) -> TrendDocument:
     """Return the trends of the cases whose names contain `text`, or of the cases of these problems.
 
-    margin: changes of the time by at most this fraction are left out.
+    margin: changes in time of at most this fraction are left out.
     """
     with store.snapshot():
         runs = {run["run_id"]: run for run in store.runs()}

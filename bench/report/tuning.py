@@ -283,7 +283,7 @@ def _lacking(raced: Sequence[Raced]) -> str:
     return f"; without a ratio on {some(left, MOST_NAMED)}" if left else ""
 
 
-#: The most problems whose spaces are described in words, since a suite may have hundreds, and those that lack a ratio.
+#: The most problems whose spaces are described, since a suite may have hundreds; the most named that lack a ratio.
 MOST_DESCRIBED, MOST_NAMED = 12, 3
 
 

@@ -102,4 +102,4 @@ def _line(title: str, pairs: Sequence[VariantPair]) -> str:
                      if side in sides)  # fmt: skip
     mean = geometric_mean(pair.ratio.median for pair in pairs)
     ends = [factor(pick(pair.ratio.median for pair in pairs)) for pick in (min, max)]
-    return f"{title}, {count(len(pairs), 'problem')}: {told}; {factor(mean)} in the mean, {ends[0]} to {ends[1]}"
+    return f"{title}, {count(len(pairs), 'problem')}: {told}; {factor(mean)} on average, {ends[0]} to {ends[1]}"

@@ -27,9 +27,9 @@ COLUMNS = "which reads column-major operands, so computes a different product."
     ("name", "values", "why"),
     [
         ("first_colmajor", {}, COLUMNS),
-        ("first", {"disturbed": beyond("2, 3")}, "which used more CPUs or threads than its own."),
-        ("first", {"disturbed": more_threads(2, 1)}, "which used more CPUs or threads than its own."),
-        ("first", {"numerics": "tf32"}, "which has no rival of its device, threads and precision."),
+        ("first", {"disturbed": beyond("2, 3")}, "which used more CPUs or threads than it was given."),
+        ("first", {"disturbed": more_threads(2, 1)}, "which used more CPUs or threads than it was given."),
+        ("first", {"numerics": "tf32"}, "which has no rival with the same device, threads and precision."),
     ],
 )
 def test_a_kernel_that_heads_a_table_without_a_rank_is_named_with_the_reason(begun, name, values, why):

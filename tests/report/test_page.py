@@ -79,7 +79,7 @@ def test_a_report_has_page_figures_tables_method_and_environment_and_the_same_by
 
 def test_ratios_of_variants_stand_below_the_verdict_and_their_figure_in_the_open(everything):
     shown = everything[1].partition('<details id="findings">')[0]
-    words = "NT vs NN, 3 problems: no measurable difference on 3; 0.9x in the mean, 0.9x to 0.9x"
+    words = "NT vs NN, 3 problems: no measurable difference on 3; 0.9x on average, 0.9x to 0.9x"
     assert f"</p>\n<p>{words}" in shown
     assert 'href="figures/ratio-gemm-nt-over-nn-f32-nt-cpu-t2-cold-fp32.svg"' in shown
 
@@ -298,7 +298,7 @@ def test_machine_versions_seed_mode_and_limits_are_named(store):
         "kernelmark 0.1.0 (commit c0ffee123456)",
         "Some CPU (2 of 4 logical CPUs, 32.0 MB of last-level cache, 8.00 GB of memory)",
         "numpy 2.4.6; BLAS: openblas 0.3",
-        "from seed 3, with random bits of each process",
+        "from seed 3 and random bits of each process",
         "In cold mode calls rotate over sets of operands",
         "narrower than 1 % of it or 0.5 s a case",
         "25 cases",

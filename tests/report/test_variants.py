@@ -34,9 +34,7 @@ def test_a_ratio_to_a_variant_is_named_with_its_interval(begun):
 def test_ratios_to_variants_of_several_problems_are_counted(begun):
     for n, ratio in ((2, 0.5), (3, 1.0), (4, 2.0)):
         compared(begun, f"gemm/m{n}n6k8/f32/NT", f"gemm/m{n}n6k8/f32/NN", ratio, 0.9 * ratio, 1.1 * ratio)
-    line = (
-        "NT vs NN, 3 problems: slower on 1, faster on 1, no measurable difference on 1; 1.00x in the mean, 0.5x to 2x"
-    )
+    line = "NT vs NN, 3 problems: slower on 1, faster on 1, no measurable difference on 1; 1.00x on average, 0.5x to 2x"
     assert variant_lines(RunData(begun, "r1").timed) == [line]
     assert line in verdict(RunData(begun, "r1"))
 

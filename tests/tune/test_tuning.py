@@ -311,7 +311,7 @@ def test_the_page_has_the_race_the_space_and_the_figure_without_the_kernels_decl
     text = page.read_text(encoding="utf-8").replace("<wbr>", "").replace("\N{NO-BREAK SPACE}", " ")
     assert "8 tiles, 8 valid; 8 tiles measured: 8 ok; 1 of 8 within 5 % of the best" in text
     assert f"search: run {datas[0].run_id}, race: run {datas[1].run_id}" in text
-    assert "right for all raced tiles together in 99 % of races" in text
+    assert "hold jointly for all raced tiles in 99 % of races" in text
     assert re.search(r"<small>\[\S+, \S+\] \(99 %\), faster</small>", text)
     assert re.search(r"<td[^>]*>WORK=1 *</td><td[^>]*> *\S+x \[\S+, \S+\]</td><td[^>]*>yes", text)
     (svg,) = (tmp_path / "out" / "figures").glob("tunables-*.svg")
