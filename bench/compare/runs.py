@@ -301,7 +301,7 @@ def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> 
     return others, [line for line in lines if line not in others]
 
 
-#: Matches a version: its first two numbers, and the rest, which in a Linux release ends before the machine type.
+#: Matches a version, with its first two numbers as a group; in a Linux release, up to the machine type.
 _PATCH = re.compile(r"(?<=^Linux-)(\d+\.\d+)\S*(?=-\w+-with-)|(\d+\.\d+)(?:\.\d+)+")
 #: Memory sizes within this fraction count as equal, since versions of Linux leave different amounts to programs.
 _LIKE = 0.01
