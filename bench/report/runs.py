@@ -196,7 +196,7 @@ def _missing(campaign: Campaign, problems: Problems) -> Iterator[str]:
         yield paragraph(f"{index}/{campaign.shard.count}: {some(names, _NAMED) or 'no problem'}", "  ")
 
 
-#: The defaults of all options in a plan, as a store has them.
+#: The defaults of all options in a plan, as they are stored.
 _DEFAULTS = msgspec.json.decode(msgspec.json.encode(Plan(devices=())))
 
 

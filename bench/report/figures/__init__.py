@@ -41,7 +41,7 @@ class Drawn(NamedTuple):
 def kinds(data: RunData, registry: Registry | None = None) -> list[Kind]:
     """Return the kinds of figures, each with a note on figures left out. registry: where to find the run's suites."""
     looks = style.looks(r.kernel for r in data.timed)
-    tiles = tunables.tunables(data) if data.tunes else heat.heat_maps(data)  # one column per tile would fit no page
+    tiles = tunables.tunables(data) if data.tunes else heat.heat_maps(data)  # one column per tile would not fit a page
     return [
         speedups.speedups(data),
         tiles,

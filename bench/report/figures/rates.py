@@ -23,7 +23,7 @@ def rates(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
     by_kind = grouped(data.contests, lambda c: (c.op, variant(c.problem), c.setting))
     ranging = sorted(filter(_ranges, by_kind.values()), key=lambda contests: -len(contests))
     figures = [figure for contests in ranging if (figure := _figure(contests, looks))]
-    lacking = f"no kernel has {LEAST_SIZES} sizes of a problem over a range of {LEAST_RANGE:g}x and more"
+    lacking = f"no kernel has {LEAST_SIZES} sizes of a problem over a range of {LEAST_RANGE:g}x or more"
     return style.kind("Rate over size", figures, lacking, MOST)
 
 
