@@ -173,7 +173,7 @@ def _section(shown: Shown, first: str) -> str:
 
 def _commands(words: str) -> Iterator[str]:
     if words == QUESTION:
-        yield "Section 3 of the [tutorial](tutorial.md) measures it."
+        yield "Section 3 of the [tutorial](tutorial.md) makes this run."
         return
     if words == SHAPES:
         yield "The suite is [tools/data/shapes.toml](../tools/data/shapes.toml).\n"

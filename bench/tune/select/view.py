@@ -152,8 +152,8 @@ def choice_figures(model: Model, registry: Registry) -> style.Kind:
                 style.file_name("choice", tail, model.device, f"t{model.threads}", model.mode, model.precision),
                 f"{CHOSEN_TITLE}: convolution, {tail}",
                 f"{model.subject}. Tint: the kernel that the selector chooses, for the batch n and the filters k above "
-                "the panel. Each mark is a problem of the training and shows its fastest kernel by the mean over "
-                "processes; marks that stand side by side differ in n or k.",
+                "the panel. Each mark is a training problem and shows its fastest kernel by the mean over processes; "
+                "adjacent marks differ in n or k.",
                 partial(winners.draw, panels, style.looks(model.kernels)),
             )
             figures.append(figure)
