@@ -139,7 +139,7 @@ def _read(x, zeros, message, first, length):
 
 @inlined
 def _keep(left, x, message, first):
-    """Store the part of block x that was not sent in `left`."""
+    """Store the unsent part of block x in `left`."""
     sent, scales = message
     line, number = first // LANES, first // len(x)
     for i in range(len(x) // LANES):

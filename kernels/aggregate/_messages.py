@@ -112,7 +112,7 @@ less_line = cast(Any, _combining("fsub"))
 def _largest(_context: Any, x: Any) -> Any:
     def generate(*given: Any) -> Any:
         code, builder = _Code(*given), given[1]
-        magnitude = ir.Constant(_INTS, [0x7FFFFFFF] * LANES)  # magnitudes have the order of their bits
+        magnitude = ir.Constant(_INTS, [0x7FFFFFFF] * LANES)  # magnitudes are ordered like their bits
         lines = [builder.and_(line, magnitude) for line in code.lines(0, _I64(0), COMPARED, _INTS)]
         larger = code.tree(lambda a, b: builder.select(builder.icmp_unsigned(">", a, b), a, b), lines)
         return builder.bitcast(code.call(_I32, f"vector.reduce.umax.v{LANES}i32", larger), ir.FloatType())

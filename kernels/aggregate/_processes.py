@@ -64,5 +64,5 @@ def _mapped(arrays: Arrays) -> tuple[list[int], dict[str, Mapped]]:
 
 def _place(array: Array) -> tuple[int, int]:
     """Return the file of an array in shared memory, and its offset in bytes."""
-    file = array.file  # type: ignore[attr-defined]  # of host_memory="shared"
+    file = array.file  # type: ignore[attr-defined]  # arrays of host_memory="shared" have one
     return file.fd, array.ctypes.data - file.base

@@ -1,4 +1,4 @@
-"""The elements of aggregation plans: steps on parts of arrays, and the buckets that gradients are cut into."""
+"""The data types of aggregation plans: steps on parts of arrays, and the buckets that gradients are cut into."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

@@ -38,7 +38,7 @@ def _received(link: socket.socket, length: int) -> bytes:
     message = bytearray()
     while len(message) < length:
         if not (more := link.recv(length - len(message))):
-            raise EOFError("the process that has started this one ended")
+            raise EOFError("the process that started this one has ended")
         message += more
     return bytes(message)
 

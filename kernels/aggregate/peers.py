@@ -34,7 +34,7 @@ class _Adding:
         return self._launch(gpu, "tree" if len(rows) == 2 else "device", rows, s=to)
 
     def deliver(self, gpu: int, rows: Any, part: slice) -> list[Launch]:
-        """Return launches that store the sum of rows in a part of s, or update weights and this GPU's replica by it."""
+        """Return launches that store the sum of rows in part of s, or update weights and this GPU's replica with it."""
         if self._problem.step == "sum":
             return [self.sum(gpu, rows, self._x.s[part])]
         copies = self.room(gpu, *rows.shape)

@@ -92,7 +92,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
     def emulated_sizes(cls) -> EmulatedSizes:
         """Return sizes below one compression block, of exactly one block, and of several with a partial last block.
 
-        Some are odd, some only even, and some divisible by four.
+        Some are odd, some divisible by two, and some by four.
         """
         sizes = (
             *((2, 1), (5, 3), (8, 31), (8, 264), (32, 512), (2, 513), (3, 613), (2, 1030), (5, 1028), (3, 514)),
@@ -216,7 +216,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def flop(self) -> int:
-        """Return the additions of the sum, and a multiply-add per element if weights are updated."""
+        """Return the operation count: the sum's additions, and with /update a multiply-add per element."""
         return (self.w - 1) * self.n + (2 * self.n if self.step == "update" else 0)
 
     @property
