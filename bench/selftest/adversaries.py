@@ -86,7 +86,7 @@ _HABITS = (
     *("leaves_a_thread", "skips_when_timed", "spoils_its_input", "writes_beyond", "drops_bits", "copies_when_soon"),
     *("computes_in_a_trace", "clips", "packs", "rounds"),
 )
-#: Habits that are tried only in hot mode: cold calls never follow each other so soon, or cold results are the same.
+#: Habits that are tried only in hot mode: cold calls are too far apart for them, or cold results are the same.
 _HOT = ("skips_soon", "copies_when_soon", "clips", "packs", "rounds")
 _IN_PLACE = Cheat(CAUGHT, "transpose/m256n256/f32/in", "transpose/openblas.imatcopy", plugin="habits")
 HABITS = {
@@ -149,7 +149,7 @@ def _tried(check: str, cheat: Cheat, seed: int, tick: Tick) -> Finding:
 def caught(
     check: str, honest: Measurement, cheating: Measurement, statuses: tuple[Status, ...], note: str = ""
 ) -> Finding:
-    """Return a finding that holds if the cheat has one of `statuses` and no time (or `note`), and the other is ok."""
+    """Return a finding; it holds if the cheat has one of `statuses`, no time (or `note`), and the honest kernel is ok."""
     is_seen = note in cheating.disturbed if note else not cheating.samples
     holds = honest.status == Status.OK and cheating.status in statuses and is_seen
     why = cheating.reason or (note and cheating.disturbed)

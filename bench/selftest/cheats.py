@@ -1,4 +1,4 @@
-"""Cheating kernels, each named after its trick: a plug-in; adversaries.py checks that they are caught."""
+"""A plug-in of cheating kernels, each named after its trick; adversaries.py checks that they are caught."""
 
 import ctypes
 import math

@@ -22,10 +22,10 @@ from kernelmark.bench.selftest.known import WAY_S, plugin
 
 #: The accepted relative difference between event time, wall clock and known duration.
 BOUND = 0.02
-#: The least duration of a batch. The wall clock includes a launch and a wait, whose cost is small compared with it.
+#: The least duration of a batch. The wall clock includes a launch and a wait, which cost little compared with this.
 LEAST_S = 20e-3
 GOES, MOST_GOES = 6, 24
-#: The most seconds for a way to launch, and its largest share of all time, so that a way that hangs spares the others.
+#: The most seconds for a way to launch, and its largest share of all time, so that one that hangs does not stop others.
 SILENCE_S, SHARE = 60.0, 0.3
 SPIN, PROBLEM = "copy/cuda.way", "copy/m4n8/f32"
 

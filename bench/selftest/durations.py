@@ -60,7 +60,7 @@ def _measure(device: str) -> list[Measurement]:
 
 
 def call_costs_s() -> dict[int, float]:
-    """Return the cost of a call for each duration: the 90th percentile of its excess time in a loop without harness.
+    """Return the cost of a call for each duration: the 90th percentile of its excess time in a plain loop.
 
     The longer a kernel spins, the more of the code that calls it has left the caches when it returns.
     """

@@ -1,4 +1,4 @@
-"""Cheating kernels, each named after its trick, which is tried on every operation: a plug-in."""
+"""A plug-in of cheating kernels, each named after its trick, which is tried on every operation."""
 
 import gc
 import sys

@@ -1,4 +1,4 @@
-"""A neighbour, which is a process that is busy on the same core for a share of the time."""
+"""A neighbour: a process that is busy on the same core for a share of the time."""
 
 import os
 import random

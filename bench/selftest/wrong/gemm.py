@@ -336,7 +336,7 @@ def unpromoted(c: Array, inputs: Inputs, _rng: "np.random.Generator") -> Array:
 
 def _worse_arithmetic(k: int) -> tuple[Wrong, ...]:
     f32, f16, fp8, stored = (f"gemm/m48n48k{k}/{dtype}/NN" for dtype in ("f32", "f16.f32", "e4m3.f32", "f16"))
-    seen = 0.99 if k < 20000 else None  # right sums longer than that have as large errors
+    seen = 0.99 if k < 20000 else None  # right sums longer than that have errors as large
     return (
         Wrong("operands of 8 bits (BF16)", f32, operands(nearest(8)), "tf32"),
         Wrong("operands of 11 bits (TF32)", f32, operands(nearest(11)), "3xtf32"),
