@@ -74,7 +74,7 @@ class Traffic(NamedTuple):
     written_once: int
 
 
-#: The sectors that a block touches, as ascending numbers from the buffer's start; by buffer and whether it writes.
+#: The sectors that a block touches, as ascending numbers from the buffer's start; by buffer and whether written.
 Footprint = dict[tuple[str, bool], Array]
 
 
@@ -111,7 +111,7 @@ def tallies(case: EmulatedCase, every_block: bool = False, widths: Widths | None
     """Return the counts of a case. every_block: run all blocks, even if that takes long.
 
     widths: the machine code's access widths. Accesses of other widths are split or joined to match. Raises
-    CompileError, and WorkerError if the launch fails or ends in a report.
+    HostCompileError, and WorkerError if the launch fails or ends in a report.
     """
     buffers = {operand.name: _empty(operand) for operand in case.problem.operands()}
     planned = list(launches(case, buffers, _empty_scratch))

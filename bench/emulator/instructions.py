@@ -49,7 +49,7 @@ def split(text: str, separator: str) -> list[str]:
 
 
 class Translator:
-    """Translates the instructions of one `asm` statement to C++. registers: those that the statement declares."""
+    """Translates the instructions of one `asm` statement to C++. registers: the statement's own."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self.names = names

@@ -1,6 +1,6 @@
 """Replace nvcc's extensions by C++: `asm` statements and `extern __shared__` arrays.
 
-It works on preprocessed text, so that macros are expanded and lines keep their numbers.
+The input is preprocessed text, so that macros are expanded and lines keep their numbers.
 """
 
 import re
@@ -79,7 +79,7 @@ def _in_function(text: str, at: int) -> bool:
 def _without_asm(text: str) -> str:
     parts, at = [], 0
     while match := _ASM.search(text, at):
-        if _is_of_the_system(text, match.start()):  # it names the symbol of a C library's function
+        if _is_of_the_system(text, match.start()):  # it names a C library function's symbol
             parts.append(text[at : match.end()])
             at = match.end()
             continue
