@@ -1,6 +1,6 @@
 """Checksums of a convolution: weighted sums over the channels of each pixel, which check the outputs of many calls.
 
-They equal the output of a convolution with one channel per group, which takes the time of one channel instead of all.
+They equal the output of a convolution with one output channel per group, so they take the time of one channel.
 If a few elements of the operands change, the sums are corrected, not recomputed. Channels are the second axis, as in
 the reference.
 """
@@ -54,7 +54,7 @@ class ChannelSums:
 
         if complaint(self._squares) is None:
             return None
-        squares = self._squares.copy()  # squares of old values stay: the sums were rounded with them
+        squares = self._squares.copy()  # keep squares of old values: the sums were rounded with them
         news = {name: (at, new**2) for name, (at, new, _) in changed.items()}
         self._correct(squares, news, np.square(whole.astype(np.float32)), self._squared)
         return complaint(squares)
@@ -76,7 +76,7 @@ class ChannelSums:
     def _correct(
         self, sums: Array, changed: dict[str, tuple[tuple[Array, ...], Array]], whole: Array, narrow: Array
     ) -> None:
-        """Add to the sums the products of either operand's changes with the elements of the other operand."""
+        """Add to the sums the products of each operand's changes with the elements of the other operand."""
         for name, other, array in ((self._whole, self._narrow, narrow), (self._narrow, self._whole, whole)):
             index, changes = changed[name]
             for place, change in zip(np.stack(index, 1).tolist(), changes.tolist(), strict=True):

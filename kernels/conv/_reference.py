@@ -38,11 +38,11 @@ class Reference(NamedTuple):
     """The expected values in float64: the whole output, or a sample (at `places`) and weighted sums of all elements.
 
     unit: the scale of each value's error, which is the norm of the products in the value's sum, divided by the norm of
-    as many products of uniform operands. least: by numerics, the least unit of each plane, if the algorithm spreads
-    errors of large products to other elements. squares: sums of squared units, weighted with squared weights. reached:
-    the rows and columns of the output (wgrad: of a filter) to which any product contributes; all others are 0. weights:
-    (SUMS or 1, groups, channels of a group). As in Freivalds' check, a sum runs over the output's channels of one group
-    (wgrad: over its filters). The sums are the output of a convolution with few channels, which is cheap to compute.
+    as many products of uniform operands. least: each plane's least unit, by numerics, for algorithms that spread errors
+    of large products to other elements. squares: sums of squared units, weighted with squared weights. reached: the
+    rows and columns of the output (wgrad: of a filter) to which any product contributes; all others are 0. weights: of
+    shape (SUMS or 1, groups, channels of a group). As in Freivalds' check, a sum runs over the output's channels of one
+    group (wgrad: its filters). The sums are the output of a convolution with few channels, which is cheap to compute.
     """
 
     problem: ConvSizes

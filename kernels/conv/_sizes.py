@@ -152,7 +152,7 @@ class ConvSizes(Problem, frozen=True, kw_only=True):
 
 
 def _met(outputs: int, taps: int, size: int, stride: int, dilation: int, pad: int) -> int:
-    """Return the number of pairs of an output and a tap, along one axis, that are not in the padding."""
+    """Return the number of (output, tap) pairs along one axis that do not read padding."""
     pairs = 0
     for first in range(-pad, taps * dilation - pad, dilation):  # the element the first output reads at the tap
         pairs += max(0, min(outputs, (size - 1 - first) // stride + 1) - max(0, -(first // stride)))

@@ -120,7 +120,7 @@ def _even_filter_gradient(g: Shape, threads: int, t: Tile) -> Plan:
 
 
 def _enough(g: Shape, plain: bool, high: int, least: int, threads: int) -> int:
-    """Return the number of pixels, at least `least`, from which threads share the pixels, not the `high` rows.
+    """Return the number of pixels from which on threads share pixels, not the `high` rows; at least `least`.
 
     Threads that share pixels write parts of the same rows of an image, and fetch lines that another thread has written.
     Threads that share rows each pack all pixels that are not read in place, and fetch columns that others have created.
@@ -156,7 +156,7 @@ def _blocks(g: Shape, plain: bool, others: int, threads: int, deep: int) -> Arra
 
 
 def _step(g: Shape, blocks: Array, plain: bool, area: int) -> int:
-    """Return the number of pixels to process at a time, so that parts are equal."""
+    """Return the number of pixels to process at a time; parts are about equal."""
     pixels = g.p * g.q
     if plain:
         most = min(pixels, CACHED) if g.channels_last else pixels

@@ -71,7 +71,7 @@ def height(p: ConvProblem) -> int:
 
 
 def leading(p: ConvProblem) -> int:
-    """Return the floats in a stored row of the im2col matrix, padded to whole vectors."""
+    """Return the number of floats in a stored row of the im2col matrix, padded to whole vectors."""
     return ceil_div(p.p * p.q if p.layout == "nchw" else height(p), PACK) * PACK
 
 

@@ -1,4 +1,4 @@
-"""Launch plans of im2col and col2im in `cuda/conv`, with the product of the FP32 ladder."""
+"""Launch plans of im2col and col2im in `cuda/conv`, with the GEMM of the FP32 ladder."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -2,7 +2,7 @@
 
 A vector has pixels or, with channels last and small groups, channels, whose weights differ. Small planes of nchw are
 transposed, a vector of planes at a time, and then treated as channels last. `_planes.py` describes the arguments that
-all functions share. turned: None, or scratch for such planes of the source (wgrad: x) and of the target (y), and the
+all functions share. turned: None, or scratch for turned planes of the source (wgrad: x) and of the target (y), and the
 sides of both as stored. Numba compiles both cases separately by type and leaves out unused branches.
 """
 
@@ -38,7 +38,7 @@ from kernelmark.kernels.conv.direct._vectors import (
 def images(
     out, source, w, b, sums, factors, turned, to, side, cut, parts, offsets, weights, planes, strides, items, span
 ):
-    """Compute items span[0]:span[1] of fprop or dgrad. factors: scratch if cut.unit is 1, else `pack`'s weights."""
+    """Compute items span[0]:span[1] of fprop or dgrad. factors: scratch if cut.unit is 1, else from `pack`."""
     size, line = cut.down * cut.across * cut.depth * cut.pitch * cut.unit, len(sums) // ROWS
     b[:] = np.float32(0)
     for item in range(span[0], span[1]):

@@ -1,4 +1,4 @@
-"""Direct convolution as sums over tables of offsets, which locate the factors of each product, without columns.
+"""Direct convolution without columns: sums over tables of offsets, which locate the factors of each product.
 
 All three directions are out[row, lane] = sum over t of b[rows[row] + steps[t]] v[t, lane], where `b` is an image padded
 with zeros or the filters, and `v` the other operand in panels of WIDTH lanes (tables in `_plan.py` and `_pixels.py`
@@ -103,7 +103,7 @@ def _lanes(to, at, source, begin, count):
 
 @jit
 def _turn(panel, v, base, count, lane, places, ends, first, last, turned):
-    """Copy lanes of v that lie apart: transpose blocks of SIDE lanes and the steps whose elements lie within SIDE."""
+    """Copy lanes of v that are not contiguous: transpose blocks of SIDE lanes and of steps that span less than SIDE."""
     t = first
     while t < last:
         end = min(ends[t], last)
@@ -152,7 +152,7 @@ def _store(out, totals, panel, targets, at, lanes, lane, deep):
 
 @jit
 def _stand(panel, totals, first, count, deep):
-    """Transpose rows of sums to lines of `deep` elements."""
+    """Transpose rows of sums into lines of `deep` elements."""
     if WIDTH % SIDE == 0:
         for row in range(0, count, SIDE):
             for i in range(0, WIDTH, SIDE):

@@ -127,7 +127,7 @@ def panels(lanes: int, width: int) -> list[tuple[int, int]]:
 def row_parts(
     rows: int, lanes: list[tuple[int, int]], groups: int, width: int, cut: tuple[int, int]
 ) -> list[tuple[int, int]]:
-    """Cut rows into items so that threads get equal work; a last panel that is at most half full is half the work.
+    """Cut rows into items so that threads get equal work; a last panel at most half full counts as half a panel.
 
     cut: the number of threads, and the maximum number of rows in an item.
     """

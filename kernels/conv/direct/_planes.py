@@ -68,7 +68,7 @@ class Plan(NamedTuple):
     parts: for each part of the target, its rows (first, step, number), its columns, and its range in `offsets` and
     `weights`. For each tap of each plane of a group, `offsets` has the first output's index in the buffer, `weights`
     the index in w. strip: how many rows of a part to compute at a time. planes: planes per group in source and target.
-    strides: in w, of the target's planes and of groups.
+    strides: of the target's planes and of groups, in w.
     """
 
     cut: Cut
@@ -96,8 +96,8 @@ _Sides = tuple[list[_Axis], int, int]
 def unit_of(g: Shape, lanes: int, threads: int) -> int:
     """Return the number of elements at a position: a few vectors of channels or of transposed planes, otherwise 1.
 
-    A position has vectors of channels if channels are last and equal groups (c = k) fill whole vectors: an odd number,
-    so that neighbouring positions do not compete for cache sets. threads: how many threads divide the channels.
+    A position has vectors of channels if channels are last and equal groups (c = k) fill whole vectors: an odd number
+    of them, so that neighbouring positions do not compete for cache sets. threads: the threads that divide channels.
     """
     if turns(g, lanes, threads):
         return lanes

@@ -60,7 +60,7 @@ def _weight(builder: Any, factors: Any, tap: Any, alike: bool) -> Any:
     return weight
 
 
-#: `f(sums, weights, b, offsets, (at, first, last, apart))`: set vectors of sums, `apart` elements apart from `at` on,
+#: `f(sums, weights, b, offsets, (at, first, last, apart))`: set vectors of sums, from `at` on in steps of `apart`,
 #: to the sum over taps first:last of weight times b from at + offsets[tap] on. `weights` begins at tap `first`.
 many_sums, some_sums, one_sum = (_weighted(count, False) for count in (MANY, SOME, 1))
 many_alike, some_alike, one_alike = (_weighted(count, True) for count in (MANY, SOME, 1))
@@ -112,7 +112,7 @@ def _added(count: int) -> Any:
     return cast(Any, intrinsic(typed))
 
 
-#: `f(sums, d, b, offsets, (first, start, stop, apart))`: for each of some taps from `first` on, add to its vector of
+#: `f(sums, d, b, offsets, (first, start, stop, apart))`: for each of `count` taps from `first` on, add to its vector of
 #: sums the products of d's vectors, `apart` elements apart, with b's vectors from offsets[tap] on.
 add_taps, add_few_taps, add_tap = (_added(count) for count in (TAPS, FEW, 1))
 

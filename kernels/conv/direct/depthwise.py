@@ -124,9 +124,9 @@ def depthwise(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]
 
 
 def _wgrad(p: ConvProblem, least: int, blocks: int) -> list[KernelCall]:
-    """Return the launches of slices of the pixels and of their sum.
+    """Return the launch that sums slices of pixels and, if needed, the one that adds these sums.
 
-    There are enough slices for `blocks` blocks, but each has at least `least` pixels divided by a block's planes.
+    There are enough slices for `blocks` blocks, but each has at least `least` / `planes` pixels.
     """
     planes, groups = (PLANES if p.layout == "nhwc" else 1), ceil_div(p.r * p.s, TAPS)
     over_filters, pixels = (ceil_div(p.k, planes), groups), p.n * p.p * p.q

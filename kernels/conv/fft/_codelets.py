@@ -49,7 +49,7 @@ class _Place:
 
 
 def _codelet(generated: Callable[..., None], count: int) -> Any:
-    """Return an intrinsic f(n, numbers) that runs the code of length n, a constant, for each vector of UNIT tiles."""
+    """Return an intrinsic f(n, numbers) that runs the code for length n, a constant, on each vector of UNIT tiles."""
 
     def typed(_context: Any, n: Any, numbers: Any) -> Any:
         if not isinstance(n, types.IntegerLiteral):

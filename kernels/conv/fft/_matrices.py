@@ -9,9 +9,9 @@ from kernelmark.kernels._cuda import GRID_LIMIT, INT_LIMIT, ceil_div
 from kernelmark.kernels.conv.fft._tiling import Cut, cuts
 from kernelmark.kernels.conv.problem import ConvProblem
 
-THREADS = 128  # threads of a block that transforms; each thread has a column of two tiles
+THREADS = 128  # threads of a block that transforms; each thread has a column of each of two tiles
 SIDES = (32, 16)
-#: A side or a tile is refused if it costs this many times as much as the cheapest one.
+#: A side or a tile is refused if it costs more than this many times the cheapest one.
 WASTE = 1.5
 
 

@@ -156,7 +156,7 @@ def _transformed(planes: Planes, start: int, threads: int) -> Launch:
 
 
 def _multiplied(planes: dict[str, Planes], buffers: list[Array], output: str, along: Any, keep: bool) -> Launch:
-    """Return the launch of a product per frequency and group, with a thread per scratch; it accumulates if `keep`."""
+    """Return the launch of a product per frequency and group, a thread per scratch buffer; it accumulates if `keep`."""
     rows, lanes, steps = along
     a, b = ("".join(name for name in "xwy" if set(AXES[name]) == {axis, steps}) for axis in (rows, lanes))
     of = {name: _strides(planes[name], name) for name in "xwy"}

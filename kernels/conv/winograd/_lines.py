@@ -119,10 +119,10 @@ def _transform_both(name: str, transposed: bool = False) -> Any:
 
 
 inputs, outputs = (_transform(name) for name in ("bt", "at"))
-#: Transforms the gradient of outputs to the gradient of products.
+#: Transforms the gradient of outputs into the gradient of products.
 outputs_back = _transform("at", transposed=True)
 filters = _transform_both("g")
-#: Transforms the gradient of transformed filters to the gradient of filters.
+#: Transforms the gradient of transformed filters into the gradient of filters.
 filters_back = _transform_both("g", transposed=True)
 
 

@@ -93,7 +93,7 @@ def _transformed(g, to, off, place, count):
 
 @part
 def _outputs(buffer, products, g, plane, at, count):
-    """Compute m x m lines of outputs from one line of each plane, the first at buffer[0], and return their length."""
+    """Compute m x m lines of outputs from one line of each plane, the first at buffer[0]; return a line's length."""
     side, m, line = g.m + 2, g.m, (count + LANES - 1) // LANES * LANES
     between = m * m * line
     for b in range(side):

@@ -71,7 +71,7 @@ def each_thread(x: ConvOperands, elements: int, is_shared: bool = False) -> list
 class Planes:
     """The input or the output's gradient: its rows padded with zeros, and its transform in planes of `step` strips.
 
-    v: for each thread, scratch for the planes; threads may share one scratch. strides: the distances between planes,
+    v: scratch for the planes, one buffer for each thread or the same for all. strides: the distances between planes,
     between channels and between tiles.
     """
 

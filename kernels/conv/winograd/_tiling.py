@@ -99,7 +99,7 @@ class Cut(NamedTuple):
     """The division of an image among threads: items of strips s0:s1 of tiles and output channels f0:f1.
 
     strips: the most strips in an item. channels: the output channels to multiply at a time. is_whole: whether every
-    item has all strips; then no other item uses its filters.
+    item has all strips; then no two items use the same filters.
     """
 
     items: list[tuple[int, int, int, int]]
