@@ -21,7 +21,7 @@ PARTS = 128
 #: The relative amount by which a residual's squared norm may exceed that of the format's rounding; a bias of 2 % of a
 #: step adds more.
 _SLACK = 1e-3
-#: The roundings of a number that a worker adds to its residual, quantises and keeps.
+#: The number of roundings of a value that a worker adds to its residual, quantises and keeps.
 _WORKER = 4
 _TINY = math.ulp(0.0)
 

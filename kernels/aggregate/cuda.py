@@ -12,7 +12,7 @@ from kernelmark.kernels.aggregate._formats import FORMATS, Format
 from kernelmark.kernels.aggregate.problem import AggregateProblem
 
 VECTOR_BYTES, WARP = 16, 32
-#: The most blocks: some on each multiprocessor, or a single one, whose threads have many packs each.
+#: The most blocks: some on each multiprocessor, or a single one, whose threads each have many packs.
 BLOCKS = (*map(blocks_on_each, (8, 16, 1, 2, 4, 32)), 1)
 THREADS = (256, 128, 64, 512, 1024)
 _PACKS: dict[str, Any] = {"V": (4, 2, 1), "THREADS": THREADS, "BLOCKS": BLOCKS}
@@ -26,7 +26,7 @@ def _ragged(p: AggregateProblem, t: Tile) -> str | None:
 
 
 def _packs(p: AggregateProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why a tile is invalid for kernels whose threads keep ROWS packs in registers each, or None."""
+    """Return why a tile is invalid for kernels whose threads each keep ROWS packs in registers, or None."""
     return _ragged(p, t) or beyond_block(t.THREADS, t.V * (getattr(t, "ROWS", 1) + 1) * DTYPES[p.dtype].itemsize // 4)
 
 
