@@ -1,6 +1,6 @@
 """For each way to launch GPU kernels, compare event times with the wall clock and with known durations.
 
-If a kernel runs on another stream than the events, its event time is nearly zero, although its results are right.
+If a kernel runs on a different stream from the events, its event time is nearly zero, although its results are right.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

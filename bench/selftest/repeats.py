@@ -1,4 +1,4 @@
-"""Many runs of one product, planned, measured and stored as `kernelmark run` does; four checks share them.
+"""Many runs of one product, planned, measured and stored as by `kernelmark run`; four checks share them.
 
 The processes of a run start more than a minute apart, as in any run. To save hours, the runs of a series are
 interleaved: the first process of each run, then the second of each, and so on. The second series begins when the first
