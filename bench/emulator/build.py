@@ -58,7 +58,7 @@ PAGE = "docs/emulator.md"
 
 
 class HostCompileError(AssertionError):
-    """g++ rejects a .cu file; the message is a line with its name, followed by the compiler's log.
+    """g++ rejects a .cu file; the message is a line with the file's name, followed by the compiler's log.
 
     If the file uses a feature that the emulator lacks, the line names the feature, and there is no log.
     """

@@ -108,7 +108,7 @@ class Tallies:
 
 
 def tallies(case: EmulatedCase, every_block: bool = False, widths: Widths | None = None) -> Tallies:
-    """Return the counts of a case. every_block: run all blocks, even if that takes long.
+    """Return the counts of a case. every_block: run all blocks, even if that is slow.
 
     widths: the machine code's access widths. Accesses of other widths are split or joined to match. Raises
     HostCompileError, and WorkerError if the launch fails or ends in a report.
