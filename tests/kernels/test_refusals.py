@@ -144,10 +144,10 @@ REFUSED = [
         (f"{CONV}implicit_{name}", f"conv/n1c{c}h8w8k{k}r3s3/{dtype}/nhwc/{direction}", reason)
         for name, dtype, least in (("mma", "f16", 8), ("tf32", "f32", 4), ("3xtf32", "f32", 4))
         for c, k, direction, reason in (
-            (3, least, "fprop", f"channels of a group are 3, expected a multiple of {least}"),
+            (3, least, "fprop", f"c / groups is 3, expected a multiple of {least}"),
             (least, 5, "fprop", ""),
-            (least, 5, "dgrad", "filters of a group are 5"),
-            (least, 5, "wgrad", "filters of a group are 5"),
+            (least, 5, "dgrad", "k / groups is 5"),
+            (least, 5, "wgrad", "k / groups is 5"),
         )
     ],
     (CONV + "implicit", "conv/n1c65536h2w2k65536r1s1/f32/nchw/fprop/g65536", "65536 parts"),
@@ -155,9 +155,9 @@ REFUSED = [
     *[
         (CONV + "implicit_wgmma", f"conv/{problem}", reason)
         for problem, reason in (
-            ("n1c16h8w8k16r3s3/f16/nhwc/fprop/g2", "groups are 2, expected 1"),
-            ("n1c12h8w8k16r3s3/f16/nhwc/fprop", "channels are 12, expected a multiple of 8"),
-            ("n1c16h8w8k12r3s3/f16/nhwc/fprop", "filters are 12, expected a multiple of 8"),
+            ("n1c16h8w8k16r3s3/f16/nhwc/fprop/g2", "groups is 2, expected 1"),
+            ("n1c12h8w8k16r3s3/f16/nhwc/fprop", "c is 12, expected a multiple of 8"),
+            ("n1c16h8w8k12r3s3/f16/nhwc/fprop", "k is 12, expected a multiple of 8"),
             ("n1c16h8w8k16r3s3stride2/f16/nhwc/dgrad", "the stride is 2, expected 1 in an input's gradient"),
             ("n1c16h8w600k16r1s300/f16/nhwc/fprop", "a tap lies 299 pixels from the first one, expected at most 255"),
             ("n1c16h8w300k16r1s150/f16/nhwc/fprop", "a corner is -149, expected -128 to 127"),
@@ -174,11 +174,11 @@ REFUSED = [
             ("n1c2h9w9k2r3s3/f32/nchw/fprop/dil2", "dilation is 2, expected 1"),
             ("n1c2h9w9k2r1s3/f32/nchw/fprop", "filter is 1x3, expected 3x3"),
             ("n1c2h9w9k2r5s5/f32/nchw/dgrad", "filter is 5x5, expected 3x3"),
-            ("n1c524281h3w3k1r3s3/f32/nchw/fprop", "channels are 524281, expected at most 524280"),
+            ("n1c524281h3w3k1r3s3/f32/nchw/fprop", "got 524281 channels, expected at most 524280"),
             ("n1c1h65536w65536k1r3s3/f32/nchw/fprop", "the padded input has 4294967296 elements"),
         )
     ],
-    (CONV + "winograd4", "conv/n1c1821h3w3k1821r3s3/f32/nchw/fprop/g1821", "groups are 1821, expected at most 1820"),
+    (CONV + "winograd4", "conv/n1c1821h3w3k1821r3s3/f32/nchw/fprop/g1821", "got 1821 groups, expected at most 1820"),
     (CONV + "winograd", "conv/n1c1821h3w3k1821r3s3/f32/nchw/fprop/g1821", ""),
     *[
         (f"conv/cpu.{name}", f"conv/{problem}", reason)

@@ -27,7 +27,7 @@ SPACE = {**PIPELINE, "SLICE": (8, 64, 128, 256, 512, 1024), "KIB": (1, 2**13, 2*
 
 def _supports(p: ConvProblem) -> str | None:
     if p.groups > GRID_LIMIT:
-        return f"groups is {p.groups}, expected at most {GRID_LIMIT}: the grid's z counts them"
+        return f"groups is {p.groups}, expected at most {GRID_LIMIT}: they are blocks along z"
     blocks = max(ceil_div(p.c, WARPS), ceil_div(height(p) + PACK, WARP))
     if blocks > GRID_LIMIT:
         return f"channels or taps make {blocks} blocks along y, expected at most {GRID_LIMIT}"

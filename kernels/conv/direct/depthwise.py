@@ -29,7 +29,7 @@ def _supports(p: ConvProblem) -> str | None:
     if p.groups != p.c:
         return f"groups is {p.groups}, expected c = {p.c}: each filter reads one channel"
     if max(p.n, p.c, p.k) > GRID_LIMIT:
-        return f"n, c or k is {max(p.n, p.c, p.k)}, expected at most {GRID_LIMIT}: the grid's y and z count them"
+        return f"n, c or k is {max(p.n, p.c, p.k)}, expected at most {GRID_LIMIT}: they are blocks along y and z"
     return fits_ints(p)
 
 

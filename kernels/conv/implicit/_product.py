@@ -99,7 +99,7 @@ def supports(p: ConvProblem) -> str | None:
     if m.parts > GRID_LIMIT:
         return f"groups and strides make {m.parts} parts, expected at most {GRID_LIMIT}: a grid's blocks along z"
     if m.plain_size > GRID_LIMIT * NARROWEST:
-        return f"channels or filters are {m.plain_size}, expected at most {GRID_LIMIT * NARROWEST}: blocks along y"
+        return f"got {m.plain_size} channels or filters, expected at most {GRID_LIMIT * NARROWEST}: blocks along y"
     pixels = p.p * p.q if p.direction == "wgrad" else m.gathered_size // p.n
     spanned = min(p.n, (DEEPEST if p.direction == "wgrad" else WIDEST) // pixels + 2)
     images = max(elements(p, name) // p.n for name in ("x", "y")) * spanned

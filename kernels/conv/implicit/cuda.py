@@ -179,9 +179,9 @@ def whole_chunks(p: ConvProblem) -> str | None:
     if p.layout == "nchw":  # copied word by word
         return supports(p)
     chunk = 16 // DTYPES[p.dtype].itemsize
-    for name, size in (("channels", p.c // p.groups), ("filters", p.k // p.groups)):
-        if size % chunk and (name == "channels" or p.direction != "fprop"):
-            return f"{name} of a group are {size}, expected a multiple of {chunk}: 16 bytes are copied at once"
+    for name, size in (("c", p.c // p.groups), ("k", p.k // p.groups)):
+        if size % chunk and (name == "c" or p.direction != "fprop"):
+            return f"{name} / groups is {size}, expected a multiple of {chunk}: 16 bytes are copied at once"
     return supports(p)
 
 

@@ -72,11 +72,11 @@ def blocks(p: ConvProblem, t: Tile) -> int:
 def supports(p: ConvProblem) -> str | None:
     """Return why the kernel cannot take the problem, or None."""
     if p.groups > 1:
-        return f"groups are {p.groups}, expected 1: a tile spans all channels"
-    for name, size in (("channels", p.c), ("filters", p.k)):
+        return f"groups is {p.groups}, expected 1: a tile spans all channels"
+    for name, size in (("c", p.c), ("k", p.k)):
         if size % CHUNK:
             return (
-                f"{name} are {size}, expected a multiple of {CHUNK}: pixels begin at multiples of 16 bytes for the TMA"
+                f"{name} is {size}, expected a multiple of {CHUNK}: pixels begin at multiples of 16 bytes for the TMA"
             )
     if p.direction == "dgrad" and not p.unit_stride:
         return f"the stride is {p.stride}, expected 1 in an input's gradient: a tap reaches only some of the pixels"

@@ -64,7 +64,7 @@ def supports(most_groups: int) -> Callable[[ConvProblem], str | None]:
         channels = max(p.c, p.k)
         for name, count, most in (("groups", p.groups, most_groups), ("channels", channels, GRID_LIMIT * CHANNELS)):
             if count > most:
-                return f"{name} are {count}, expected at most {most}: they are blocks along y and z"
+                return f"got {count} {name}, expected at most {most}: they are blocks along y and z"
         return fits_ints(p)
 
     return refusal
