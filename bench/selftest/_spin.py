@@ -50,7 +50,7 @@ def ticks_per_s() -> float:
 
 
 def _pair() -> tuple[float, int]:
-    """Return the readings of both clocks at (nearly) one time, from the shortest of 100 attempts."""
+    """Return the readings of both clocks at (nearly) the same time, from the shortest of 100 attempts."""
     readings = []
     for _ in range(100):
         before, count = time.clock_gettime(time.CLOCK_MONOTONIC), _counter()

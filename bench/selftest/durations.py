@@ -94,7 +94,7 @@ def cost_of_a_call(empty: Measurement) -> Finding:
 def judge(rows: list[Measurement], costs_s: dict[int, float], where: str) -> Iterator[Finding]:
     """Compare measured times with known durations, except in the first row (an empty kernel).
 
-    A time may be RELATIVE shorter than its duration. It may be longer by RELATIVE or the cost of a call.
+    A time may be shorter than its duration by RELATIVE, or longer by RELATIVE or the cost of a call.
     """
     for row, duration_us in list(zip(rows, DURATIONS_US, strict=True))[1:]:
         name = f"durations: {duration_us} us, {where}"

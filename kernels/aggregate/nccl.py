@@ -99,7 +99,7 @@ def reduce(problem: AggregateProblem, x: AggregateOperands) -> Launch:
 
 
 def _delivered(problem: AggregateProblem, x: AggregateOperands, ranks: _Ranks, s: Any) -> list[Launch]:
-    """Return launches that update the weights on the first GPU by its sum `s`, and broadcast them to all replicas."""
+    """Return launches that update the weights on the first GPU with the sum `s` and broadcast them to all replicas."""
     n, weights, step, lr = problem.n, x.weights, _stepped(), problem.lr
     sources = [weights, *x.replicas[1:]]  # NCCL reads only the first GPU's source
 

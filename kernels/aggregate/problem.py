@@ -106,7 +106,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
 
     def operands(self) -> tuple[Operand, ...]:
         gpus = tuple(range(self.w))
-        # A block's loss by compression depends on the range of its values.
+        # A block's compression loss depends on the range of its values.
         specials = 1.0 if self.feedback == "ef" else SPECIALS
         operands = [Operand("g", (self.w, self.n), self.dtype, "in", gpus=gpus, specials=specials)]
         if self.step == "sum":
@@ -199,7 +199,7 @@ class AggregateProblem(Problem, frozen=True, kw_only=True):
         return verdict
 
     def tolerance(self, numerics: str) -> Bound:
-        """Return the bound of sums of w numbers added in any order, in units of the root of the sum of their squares.
+        """Return the bound on sums of w numbers added in any order, in units of the root of the sum of their squares.
 
         In this unit, each of the w - 1 partial sums is at most sqrt(w), and the square of a sum of j numbers is about
         j / w. A sum is rounded by at most u times itself; the variance of a rounding is u^2 / 6 of the number's square,

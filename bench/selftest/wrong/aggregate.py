@@ -54,7 +54,7 @@ def aggregated(
 ) -> Array:
     """Return the sum and residuals of a compressed aggregation. A cheat may replace any of the steps.
 
-    Workers `send` messages and `keep` rounding errors. The sum's owners `add` messages, `deliver` it, keep its error.
+    Workers `send` messages and `keep` rounding errors. The owners `add` messages, `deliver` the sum, keep its error.
     """
     gradients, before = inputs["g"], inputs["e"]
     offered = [g + e for g, e in zip(gradients, before[:-1], strict=True)]
