@@ -203,7 +203,7 @@ def sample(launch: Launch) -> dict[int, int]:
     """Return the clusters to run and how many clusters each represents; empty to run all.
 
     The first, the middle and the last cluster along each axis are run: corners, edges and inside. In a grid with one
-    axis, further clusters, evenly spaced between the first and the last, are run. Cooperative launches are run whole.
+    axis, further clusters, spread between the first and the last, are run. Cooperative launches are run whole.
     """
     x, y, z = extents(launch.grid)
     sizes = (x // launch.cluster, y, z)

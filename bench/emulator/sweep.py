@@ -256,7 +256,7 @@ def _verdict(case: EmulatedCase, outcome: Outcome, operands: tuple[Operand, ...]
 
 
 def _buffer(operand: Operand, rng: "np.random.Generator") -> Buffer:
-    """Return inputs drawn as for a measurement, with poison in the padding after each row and in outputs.
+    """Return an operand's buffer: inputs drawn as for a measurement, poison in outputs and after each row.
 
     The padding of an operand larger than `HELD_BYTES` is left out.
     """
