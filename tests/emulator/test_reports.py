@@ -166,7 +166,7 @@ def test_threads_that_write_bytes_of_one_float_do_not_race_and_a_byte_that_none_
     text = 'extern "C" __global__ void f(float *y) { reinterpret_cast<char *>(y)[threadIdx.x] = 1; }'
     assert not reports_of(text, Launch("f", 1, 8, ("y",)), {"y": written(2)})
     (report,) = reports_of(text, Launch("f", 1, 7, ("y",)), {"y": written(2)})
-    assert report.message == "1 bytes of y never written, the first at +7"
+    assert report.message == "1 byte of y never written, the first at +7"
 
 
 def test_hang_ends_at_the_time_limit_and_names_the_line() -> None:
@@ -373,6 +373,8 @@ MISUSED = (
     ("if (threadIdx.x == 0) ptx::mbarrier_arrive_expect_tx(barrier, 64);", "mbarrier", "64 announced bytes"),
     (f"if (threadIdx.x == 0) {{ {LOAD.replace('1024', '1040')} }} ptx::mbarrier_wait(barrier, 0);", "deadlock",
      "16 bytes and 0 arrivals"),
+    (f"if (threadIdx.x == 0) {{ {LOAD.split('; ')[1]} }} ptx::mbarrier_wait(barrier, 0);", "deadlock",
+     "still waits for 1 arrival, while 1024 more bytes have landed than were announced"),
     ("ptx::mbarrier_wait(barrier, 0);", "deadlock", f"32 threads wait for each other at line {LINE}"),
     ("if (threadIdx.x < 9) ptx::named_barrier_sync(3, 32);", "deadlock", "9 threads wait for each other"),
     ("ptx::named_barrier_sync(0, 32);", "barrier-divergence", "an id from 1 to 15"),
@@ -393,6 +395,12 @@ def test_misuse_is_named_with_its_line(number: int) -> None:
     (report,), (_, kind, said) = misuses([body for body, *_ in MISUSED], number, ROWS, BOX), MISUSED[number]
     assert (report.kind, report.line) == (kind, LINE)
     assert said in report.message
+
+
+def test_deadlock_names_line_8_beside_line_80() -> None:
+    one, others = "if (threadIdx.x == 31) ptx::named_barrier_sync(1, 64);", "ptx::named_barrier_sync(2, 64);"
+    (report,) = (r for r in _reports(one + "\n" * (9 * LINE) + others) if r.kind == "deadlock")
+    assert report.message.startswith(f"32 threads wait for each other at line {10 * LINE}, line {LINE}; ")
 
 
 @pytest.mark.parametrize(

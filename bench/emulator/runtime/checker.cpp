@@ -220,9 +220,8 @@ void Checker::race(const char *what, const Region &region, uintptr_t at, const E
 
 void Checker::out_of_bounds(const Region *region, uintptr_t address, size_t bytes, Access kind, uintptr_t pc) {
   const Region *near = region ? region : machine.memory.nearest(address);
-  std::string what = std::string(verb(kind)) + " of " + std::to_string(bytes) + " bytes ";
-  what += near ? "at " + place(*near, address) + ", but " + near->name + " has " + std::to_string(near->size()) +
-                     " bytes"
+  std::string what = std::string(verb(kind)) + " of " + counted(bytes, "byte") + " ";
+  what += near ? "at " + place(*near, address) + ", but " + near->name + " has " + counted(near->size(), "byte")
                : std::string("at an address outside all buffers and shared memory");
   machine.reports.add("out-of-bounds", what, pc);
   machine.abort_run();
@@ -241,7 +240,7 @@ void Checker::report_unwritten() {
       }
     }
     if (!missing) continue;
-    const std::string what = std::to_string(missing) + " bytes of " + region->name + " never written, the first at +";
+    const std::string what = counted(missing, "byte") + " of " + region->name + " never written, the first at +";
     machine.reports.add("not-written", what + std::to_string(first), 0);
   }
 }

@@ -8,6 +8,11 @@
 
 namespace emu {
 
+// "1 byte", "2 bytes".
+inline std::string counted(int64_t number, const char *noun) {
+  return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
+}
+
 // A thread of the launch, for a report.
 struct Who {
   uint3 block{}, thread{};

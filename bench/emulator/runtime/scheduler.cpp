@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <set>
 
 #include "registers.hpp"
 
@@ -30,8 +31,10 @@ void thread_main() {
 // What an mbarrier still waits for.
 std::string missing_at(const Block &block, unsigned address) {
   const Mbarrier &barrier = block.mbarriers.at(address);
-  return " (an mbarrier that still waits for " + std::to_string(barrier.bytes) + " bytes and " +
-         std::to_string(barrier.pending) + " arrivals)";
+  const std::string waits = " (an mbarrier that still waits for ", arrivals = counted(barrier.pending, "arrival");
+  if (barrier.bytes < 0)
+    return waits + arrivals + ", while " + counted(-barrier.bytes, "more byte") + " have landed than were announced)";
+  return waits + counted(barrier.bytes, "byte") + " and " + arrivals + ")";
 }
 
 void enter(Block &block) {
@@ -233,14 +236,14 @@ void Scheduler::resume(Block &block, uint32_t i) {
 
 void Scheduler::report_deadlock(Block &block) {
   std::string waits;
+  std::set<unsigned> lines;
   const Thread *first = nullptr;
   for (uint32_t i = 0; i < block.threads.size(); ++i) {
     const Thread &thread = block.threads[i];
     if (thread.state == State::done) continue;
-    const std::string line = "line " + std::to_string(thread.site.line());
     if (!first) first = &thread, machine.make_current(i);
-    if (waits.find(line) != std::string::npos) continue;
-    waits += (waits.empty() ? "" : ", ") + line;
+    if (!lines.insert(thread.site.line()).second) continue;
+    waits += (waits.empty() ? "line " : ", line ") + std::to_string(thread.site.line());
     if (thread.state == State::at_mbarrier) waits += missing_at(block, thread.waits_for);
     if (thread.state == State::at_registers) waits += registers_missing(block, i);
   }
