@@ -1,6 +1,6 @@
-// Barriers for the blocks of a cooperative launch (`cooperative=True`), counted in global memory: GridBarrier for all of
-// them, GridOrder for those that take the steps before one's own. The launch must be cooperative: a block that is not
-// resident never arrives.
+// Barriers between the blocks of a cooperative launch (`cooperative=True`), by words in global memory. At a
+// GridBarrier, a block waits for all blocks; with a GridOrder, only for the steps just before its own. The launch must
+// be cooperative: a block that is not resident never arrives.
 //
 // GridBarrier does what this_grid().sync() of cooperative groups does, but compiling a cubin needs none of their
 // headers. Each block adds one to the counter at each barrier, and the counter is never reset: a block that reads it
@@ -44,18 +44,18 @@ class GridBarrier {
   unsigned expected_;
 };
 
-// Numbered steps of two parts, of which the second waits for the first parts of some steps before it. A block takes its
-// steps by rising numbers, and a first part waits for nothing, so that the lowest step that is open can always go on.
+// Orders numbered steps of two parts: a second part waits for the first parts of some steps before it. A block takes
+// its steps by rising numbers, and first parts wait for nothing: the lowest unfinished step can always proceed.
 class GridOrder {
  public:
   // finished: a word for each step, 0 when the launch begins, that nothing else uses. Blocks are one-dimensional.
   __device__ explicit GridOrder(unsigned *finished) : finished_(finished) {}
 
-  // Ends the first part of a step, and waits until those of the `before` steps before it have ended. Every block calls
-  // this equally often, at last with taken = false where no step is left for it.
+  // Marks the first part of a step as ended, and waits until those of the `before` steps before it have ended too.
+  // Every block calls this equally often; a block that has no step left passes taken = false.
   __device__ __forceinline__ void sync(unsigned step, unsigned before, bool taken) {
 #ifdef CUDA_EMU
-    // The emulator's checker understands its own barrier alone, which waits for more.
+    // The emulator's checker only understands the emulator's own barrier, which waits for all blocks.
     if (taken && threadIdx.x == 0 && finished_[step]++ != 0) __trap();
     cooperative_groups::this_grid().sync();
     for (unsigned i = threadIdx.x; taken && i < min(before, step); i += blockDim.x)

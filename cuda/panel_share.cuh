@@ -7,8 +7,8 @@
 #pragma once
 #include "common.cuh"
 
-// How THREADS threads share ROWS x COLS elements in packs of W: ACROSS threads have one pack each along a row, and
-// further packs to the right of these and below.
+// Divides ROWS x COLS elements among THREADS threads, in packs of W. The threads stand in DOWN rows of ACROSS, with one
+// pack each; where these do not cover the panel, each thread has further packs to the right and below.
 template <unsigned ROWS, unsigned COLS, unsigned THREADS, unsigned PACK, unsigned ACROSS = COLS / PACK>
 struct Share {
   static constexpr unsigned W = PACK, DOWN = THREADS / ACROSS;
@@ -35,9 +35,9 @@ struct Origin {
   unsigned bytes;
 };
 
-// Where a thread's packs come from, panel after panel along k, in an operand k deep and `width` wide. Packs past its
-// edges have 0 bytes. RAGGED panels: rows may end inside a pack; otherwise a pack lies wholly inside or outside. WHOLE:
-// all lie inside.
+// Where a thread's packs come from, panel after panel along k, in an operand k deep and `width` wide. Packs past the
+// operand's edges have 0 bytes. A pack lies wholly inside or outside, except in RAGGED panels, where rows may end
+// inside a pack. WHOLE: all packs lie inside.
 template <class Panel, class Mine, bool WHOLE = false>
 struct PanelSource {
   using T = typename Panel::T;

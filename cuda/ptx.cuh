@@ -1,4 +1,4 @@
-// The only asm of the suite: one function per instruction, named after it. Needs compute capability 8.0.
+// The asm for compute capability 8.0 (Hopper's is in ptx_hopper.cuh): one function per instruction, named after it.
 //
 // The emulator cannot run asm; under CUDA_EMU the same names come from its ptx_twins.h. An instruction without a twin
 // there is a compile error in the tests of the kernel that uses it.

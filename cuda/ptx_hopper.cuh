@@ -65,9 +65,9 @@ __device__ __forceinline__ void tma_load_multicast(unsigned destination, const T
                "[%0], [%1, {%2, %3, %4}], [%5], %6;"
                :: "r"(destination), "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier), "h"(mask) : "memory");
 }
-// Copies pixels of images with channels last, for one tap of a filter: as many, and as many channels, as the map has.
-// The first one lies `right` and `down` of a pixel that the filter's first tap visits, the others where that goes from
-// there, row by row and image by image. What lies outside the image arrives as zeros.
+// Copies pixels of images with channels last, for one tap of a filter. The map sets how many, and how many channels of
+// each. From (column, row, image) on, the copy takes the pixels that the filter's first tap visits, row by row and
+// image by image, each moved by `right` and `down`: this tap's distance from the first. Pixels outside arrive as zeros.
 __device__ __forceinline__ void tma_load_im2col(unsigned destination, const TensorMap *map, int channel, int column,
                                                 int row, int image, unsigned short right, unsigned short down,
                                                 unsigned barrier) {
@@ -85,7 +85,7 @@ __device__ __forceinline__ void tma_load_im2col_multicast(unsigned destination, 
                :: "r"(destination), "l"(map), "r"(channel), "r"(column), "r"(row), "r"(image), "r"(barrier), "h"(right),
                   "h"(down), "h"(mask) : "memory");
 }
-// Copies one box from shared to global memory; what lies outside the tensor is not written.
+// Copies one box from shared to global memory; outside the tensor, it only completes the last 16 bytes of a row.
 __device__ __forceinline__ void tma_store(const TensorMap *map, unsigned source, int x, int y, int z) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];"
                :: "l"(map), "r"(x), "r"(y), "r"(z), "r"(source) : "memory");
@@ -125,8 +125,8 @@ __device__ __forceinline__ void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(registers));
 }
 
-// wgmma: issued by the four warps of a warpgroup, and executed asynchronously. A fence is needed before the first of a
-// sequence and after any other access to the sums; a commit makes one group of those issued since the last commit.
+// wgmma: issued by the four warps of a warpgroup, and executed asynchronously. wgmma_fence() is needed before the first
+// one and after every other access to the sums; wgmma_commit() makes one group of all issued since the last commit.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // Waits until at most the `pending` youngest groups are in flight.
@@ -159,9 +159,9 @@ __device__ __forceinline__ void wgmma_wait() {
   ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111" \
   ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 
-// One product of N columns. A thread has SUMS sums of a type that C is the constraint and NAME the PTX name of; A, B
-// and P are the numbers of the operands after those: both descriptors and `accumulate`. ENDS ends the instruction, and
-// the last arguments are the operands from `accumulate` on.
+// One product of N columns. A thread has SUMS sums; C is the constraint of their type in asm, NAME its name in PTX. The
+// operands that follow the sums are both descriptors and `accumulate`; A, B and P are their numbers. ENDS is the end of
+// the instruction, and the last arguments are the operands from `accumulate` on.
 #define WGMMA_OF(SUM, C, NAME, TYPE, N, K, SUMS, A, B, P, ENDS, ...)                                                   \
   __device__ __forceinline__ void wgmma_##TYPE(SUM (&d)[SUMS], unsigned long long a, unsigned long long b,             \
                                                int accumulate) {                                                       \

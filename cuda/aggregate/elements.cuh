@@ -15,7 +15,7 @@ __device__ __forceinline__ bool is_held(unsigned k, size_t left) {
   return 32 * (k - k % V) + lane_id() * V + k % V < left;
 }
 
-// Adds the lane's elements of a block that begins at `from`. `left` elements follow there, in whole packs.
+// Adds the lane's elements of the block at `from` to x. The row has `left` elements from there on, in whole packs.
 template <unsigned V, unsigned COUNT>
 __device__ __forceinline__ void add_elements(float (&x)[COUNT], const float *from, size_t left) {
 #pragma unroll

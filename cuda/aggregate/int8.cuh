@@ -1,13 +1,13 @@
-// A signed byte for each of 256 neighbours, in units of a float: their largest magnitude over 127. On the wire a block
-// of 1024 bytes has 260.
+// The code of a block of 256 neighbours: a signed byte for each, in units of a float, the largest magnitude over 127.
+// The 1024 bytes of a block travel as 260.
 #pragma once
 #include "aggregate/elements.cuh"
 
 struct Int8 {
   static constexpr unsigned BLOCK = 256, WORDS = 64, SCALES = 1;
 
-  // Stores the code of x: a lane has two words, of four elements each, the first in the lowest byte. What it misses
-  // stays in x. x: 0 where the lane has no element.
+  // Stores the code of x, and leaves the quantisation error in x. A lane has two words, of four elements each, the
+  // first in the lowest byte. x: 0 where the lane has no element.
   static __device__ __forceinline__ void encode(float (&x)[BLOCK / 32], size_t, unsigned *words, float *scales) {
     float largest = 0.0f;
 #pragma unroll
@@ -15,7 +15,7 @@ struct Int8 {
 #pragma unroll
     for (unsigned lanes = 16; lanes > 0; lanes /= 2)
       largest = fmaxf(largest, __shfl_xor_sync(EVERY_LANE, largest, lanes));
-    const float inverse = largest > 1e-30f ? 127.0f / largest : 0.0f;  // it would overflow
+    const float inverse = largest > 1e-30f ? 127.0f / largest : 0.0f;  // the quotient of a tiny one would overflow
     const float scale = largest / 127.0f;
     unsigned own[2] = {};
 #pragma unroll
@@ -29,7 +29,7 @@ struct Int8 {
     if (lane_id() == 0) *scales = scale;
   }
 
-  // Adds what a code holds of the lane's elements.
+  // Decodes the lane's elements, and adds them to x.
   static __device__ __forceinline__ void add(float (&x)[BLOCK / 32], const unsigned *words, const float *scales) {
     const unsigned own[] = {words[lane_id()], words[32 + lane_id()]};
     const float scale = *scales;

@@ -1,13 +1,13 @@
-// One bit for each of 512 neighbours: whether it is at least 0; and two floats: the means of those that are not, and
-// of those that are. On the wire a block of 2048 bytes has 72.
+// The code of a block of 512 neighbours: a bit for each, set where it is at least 0, and two floats: the mean of the
+// negative ones, and that of the others. The 2048 bytes of a block travel as 72.
 #pragma once
 #include "aggregate/elements.cuh"
 
 struct OneBit {
   static constexpr unsigned BLOCK = 512, WORDS = 16, SCALES = 2;
 
-  // Stores the code of x: bit i of word k is the sign of element k of lane i. What the code misses stays in x.
-  // x: 0 where the lane has no element. left: the elements of the row from the block on.
+  // Stores the code of x, and leaves the quantisation error in x. Bit i of word k is that of element k of lane i.
+  // x: 0 where the lane has no element. left: the elements of the row from the block's first on.
   static __device__ __forceinline__ void encode(float (&x)[BLOCK / 32], size_t left, unsigned *words, float *scales) {
     unsigned own = 0, upper_count = 0;
     float lower = 0.0f, upper = 0.0f;
@@ -29,7 +29,7 @@ struct OneBit {
     if (lane_id() < SCALES) scales[lane_id()] = lane_id() == 0 ? lower : upper;
   }
 
-  // Adds what a code holds of the lane's elements.
+  // Decodes the lane's elements, and adds them to x.
   static __device__ __forceinline__ void add(float (&x)[BLOCK / 32], const unsigned *words, const float *scales) {
     const float lower = scales[0], upper = scales[1];
 #pragma unroll

@@ -2,10 +2,10 @@
 // encodes the sum again, and all decode that.
 //
 // Tile: a warp owns a block of Code::BLOCK neighbours, and advances by the warps of the grid; blockIdx.y counts the
-// workers that encode. A code (onebit.cuh, int8.cuh) is Code::WORDS words and Code::SCALES floats, which lie in scratch
-// by worker and block, as they would travel. A block lies in one stripe, whoever owns that.
-// Preconditions: every row begins at V elements' width, and n is a multiple of V; rows are n apart.
-// Limit: memory; to encode moves three floats an element and worker, and the codes beside them are small.
+// workers that encode. A block's code (onebit.cuh, int8.cuh) is Code::WORDS words and Code::SCALES floats, stored in
+// scratch by worker, then by block, as it would travel. A block lies in one stripe, whoever owns that stripe.
+// Preconditions: n is a multiple of V; rows are n elements apart, and each is aligned to V elements.
+// Limit: memory; encoding moves three floats for each element and worker, beside which the codes are small.
 #pragma once
 #include "aggregate/elements.cuh"
 
@@ -21,7 +21,7 @@ struct Blocks {
 
 }  // namespace
 
-// e[y] <- g[y] + e[y] - what its code holds, for worker y.
+// Encodes g[y] + e[y] for worker y, and stores the quantisation error in e[y].
 template <class Code, unsigned V, unsigned THREADS>
 __global__ void __launch_bounds__(THREADS)
     aggregate_encode(const float *__restrict__ g, float *__restrict__ e, unsigned *__restrict__ words,
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-// The sum of the codes of w workers and of the owners' residual, row w of e, becomes a code, and row w what it misses.
+// Encodes the sum of the codes of w workers and of the owners' residual, row w of e, which becomes the new error.
 template <class Code, unsigned V, unsigned THREADS>
 __global__ void __launch_bounds__(THREADS)
     aggregate_reduce(const unsigned *__restrict__ words, const float *__restrict__ scales, float *__restrict__ e,

@@ -1,8 +1,8 @@
 // The sum of w gradients on the GPU that has them all, in one pass: what MXNet calls aggregation on the device.
 //
-// Tile: a thread has packs of V neighbours, a whole grid apart; it loads them from ROWS gradients before it adds any,
-// so that as many loads are under way, and adds in the order of the workers. With a step of the weights it stores them,
-// and their copy for every worker, too.
+// Tile: a thread has packs of V neighbours, a whole grid apart. It loads those of ROWS gradients before it adds any, so
+// that ROWS loads are in flight, and adds in the order of the workers. aggregate_update also takes a step of the
+// weights, and stores them and a copy for every worker.
 // Preconditions: every row begins at V elements' width, at most 16 bytes, and n is a multiple of V; rows are n apart.
 // Limit: memory; w + 1 elements are moved for each of the sum, or 2 w + 2.
 #include "aggregate/packs.cuh"

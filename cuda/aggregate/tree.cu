@@ -1,15 +1,15 @@
 // The sum of w gradients by a tree, as in Caffe: in each pass half of them are added to the others, until one is left.
-// A step of the weights goes down the same tree: in each pass those that have the new weights copy them to as many.
+// New weights go down the same tree: in each pass, every worker that has them copies them to one that does not.
 //
 // Tile: a thread has packs of V neighbours, a whole grid apart, of the row that blockIdx.y counts.
 // Preconditions: every row begins at V elements' width, at most 16 bytes, and n is a multiple of V; rows are n apart.
-// Limit: memory; a pass reads two elements and writes one, so that all of them move some 3 w elements for each of the
-// sum, where one pass over all gradients would move w + 1.
+// Limit: memory; a pass reads two elements and writes one for each sum of two. All passes move about 3 w elements for
+// each element of the result, where one pass over all gradients would move w + 1.
 #include "aggregate/packs.cuh"
 
 namespace {
 
-// What rows y and y + half add up to, y counted by the grid; the second may lie past the last of `rows`.
+// The sum of rows y and y + half, where y is blockIdx.y, or row y alone if the other lies past the last of `rows`.
 template <unsigned V, class T>
 __device__ __forceinline__ Pack<T, V> pair(const T *from, size_t n, unsigned rows, unsigned half) {
   Pack<T, V> sum = load_pack<V>(from + blockIdx.y * n);
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(THREADS)
     store_pack<V>(to + blockIdx.y * n + at, pair<V>(from + at, n, rows, half));
 }
 
-// The last pair, and the step that it makes of the weights, which the first worker has then.
+// Adds the last pair, takes a step of the weights with the sum, and copies the new weights to the first worker.
 template <class T, unsigned V, unsigned THREADS>
 __global__ void __launch_bounds__(THREADS)
     aggregate_pairs_update(const T *__restrict__ from, T *__restrict__ weights, T *__restrict__ replicas, size_t n,

@@ -11,7 +11,7 @@ constexpr int FFT_TILED_BLOCKS_PER_SM = 4;
 #endif
 
 // A tensor of `images` x `channels` x h x w and its tiles. The first tile begins at first_y, first_x, which may lie in
-// the padding; on the way back it begins as many pixels before the tensor as are not kept.
+// the padding. For results, it begins before the tensor, by the rows and columns at a tile's start that are not kept.
 struct Cut {
   unsigned channels, images, h, w, tiles_y, tiles_x;
   int first_y, first_x;

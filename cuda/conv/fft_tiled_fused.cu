@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(128, FFT_TILED_BLOCKS_PER_SM)
   spectra += size_t(blockIdx.y) * filters_of_group * FILTER<T>;
   const Cut cut{channels, images, h, w, tiles_y, tiles_x, first_y, first_x, step_y, step_x, size_t(image_stride)};
   const bool second = 2 * blockIdx.x + 1 < cut.places();
-  // In shared memory, and read again for each output channel: what is computed from them would take too many registers.
+  // In shared memory, and read again for each output channel: values computed from these would take too many registers.
   __shared__ Place places[2];
   __shared__ Cut kept;
   if (threadIdx.x < 2) places[threadIdx.x] = place(cut, 2 * blockIdx.x + threadIdx.x);

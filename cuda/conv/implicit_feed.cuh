@@ -1,14 +1,14 @@
 // Feeds: where the packs that a thread copies (panel_copy.cuh) of an implicit product's panels come from.
 //
-// In each step a thread is at one place along the reduction, and copies packs of W neighbours from there. Its place
-// advances in digits, and its pointer by the distances that belong to the digits and their carries, once per step and
-// without a division; what depends on the row or column stays in registers. Zeros are written by copying 0 bytes. In a
-// filter's gradient both operands' packs lie at one place, a pixel, and one walk serves both.
+// In each step a thread is at one place along the reduction, and copies packs of W neighbours from there. The place is
+// kept in digits (lowering.cuh), which advance once per step without a division, and the pointer moves by one distance
+// for the step and one for each carry; what depends on the row or column stays in registers. Zeros are written by
+// copying 0 bytes. In a filter's gradient both operands' packs lie at one place, a pixel, and one walk serves both.
 //
-// Whether a gathered element lies inside the image: where the taps are few and near (MASKED), a pack costs one
-// instruction to test and one to address. Where the reduction runs over taps, each of a thread's pixels has a bit for
-// each tap; in a filter's gradient, each of its taps has a bit for its row and one for its column, and each step's pixel
-// those of all rows and columns from which a tap would lie outside. Otherwise rows and columns are added and compared.
+// MASKED, where taps are few and near: bits of a mask show which gathered elements lie inside the image, and a pack
+// takes one instruction to test and one to address. Where the reduction runs over taps, each of a thread's pixels has a
+// mask of the taps inside. In a filter's gradient, each tap has a bit for its row and one for its column, and each
+// step's pixel a mask of the rows and columns outside. Otherwise, coordinates are added and compared.
 #pragma once
 #include "conv/lowering_dgrad.cuh"
 #include "conv/lowering_fprop.cuh"
@@ -43,7 +43,7 @@ struct ReductionWalk {
   }
 };
 
-// How far in memory a pointer moves that follows a walk.
+// The distances in memory by which a pointer moves when a walk advances.
 struct Distances {
   int step, carry, borrow;  // of a step, of a carry into the second digit, of a carry into the third
 
@@ -69,7 +69,7 @@ struct FeedShare : FeedColumn<Panel, W, THREADS> {
   // The thread's place along the reduction, its first pack's place across it, and how far pack i is past that.
   static __device__ __forceinline__ unsigned depth() { return Panel::ALONG_K ? Base::col() : Base::row(); }
   static __device__ __forceinline__ unsigned across() { return Panel::ALONG_K ? Base::row() : Base::col(); }
-  // The same place; read from one lane where all lanes share it, for their walk is then kept in uniform registers.
+  // depth(), read from one lane where all lanes have the same: their walk is then kept in uniform registers.
   static __device__ __forceinline__ unsigned common_depth() {
     return !Panel::ALONG_K && THREADS / Panel::ROWS % 32 == 0 ? __shfl_sync(~0u, depth(), 0) : depth();
   }
@@ -140,11 +140,11 @@ struct GatheredFeed {
   // In a filter's gradient: the bits of rows of taps begin at bit 0, those of columns at 16; bit 15 is always outside.
   static constexpr unsigned FIRST_COLUMN = 1u << 16, ALWAYS = 1u << 15;
 
-  // Of the 32 places from here on, those that are not among an image's `size`; here is at most size.
+  // A mask of the 32 places from `here` on, with a bit set for each that is not in 0 to size - 1; here is at most size.
   static __device__ __forceinline__ unsigned places_outside(int here, unsigned size) {
     return ~__funnelshift_lc(0, ~0u, max(-here, 0)) | __funnelshift_lc(0, ~0u, size - here);
   }
-  // The tap here; in a filter's gradient, the rows and columns of taps that lie outside from here.
+  // The bit of this step's tap; in a filter's gradient, the bits of the rows and columns of taps that lie outside.
   __device__ __forceinline__ unsigned bits_here(bool within) const {
     if constexpr (Map::GRADIENT) {
       const Spot here = map.reduction_spot(walk.digits);
@@ -212,7 +212,7 @@ struct PlainFeed {
     });
   }
 
-  // gathered: what the other operand's walk has carried. Rows of y adjoin.
+  // gathered: the carries of the other operand's walk. Rows of y follow each other without a gap: only `mid` counts.
   __device__ __forceinline__ void advance(const Carries &gathered) {
     if constexpr (Map::PLAIN_EVEN) {
       from += int(Mine::DEPTH) * map.plain_slopes().fast;

@@ -26,8 +26,8 @@ struct FirstPixel {
   }
 };
 
-// A pixel among those of the output's images: of y, or with dgrad of x. Past the last image there are others, which the
-// TMA has as zeros.
+// A pixel of the output's images: those of y or, with dgrad, of x. Numbers past the last image belong to further
+// images, which the TMA copies as zeros.
 template <Direction direction>
 struct Pixel {
   unsigned column, row, image;
@@ -39,14 +39,14 @@ struct Pixel {
     return {by_row.remainder(place), by_row.quotient(place), by_image.quotient(index)};
   }
 
-  // Goes on by as many pixels as `step` lies after the first one.
+  // Advances by as many pixels as there are before pixel `step`.
   __device__ __forceinline__ void advance(const Geometry &g, const Pixel &step) {
     column += step.column, row += step.row, image += step.image;
     if (column >= g.q) column -= g.q, ++row;
     if (row >= g.p) row -= g.p, ++image;
   }
 
-  // Where the filter's first tap lies for it in the gathered image; with dgrad, at unit strides, its last tap.
+  // Where the filter's first tap reads the gathered image for this pixel; with dgrad, at unit strides, its last tap.
   __device__ __forceinline__ FirstPixel first(const Geometry &g) const {
     if constexpr (direction == Direction::dgrad) {
       return {static_cast<int>(column + g.pad_w - (g.s - 1) * g.dilation_w),

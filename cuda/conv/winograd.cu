@@ -30,9 +30,9 @@ struct Stage {
   static constexpr int FILTER_FLOATS = FREQUENCIES * BC * BK, FLOATS = FILTER_FLOATS + FREQUENCIES * BC * BT;
 };
 
-// The number with which a tile's place in the row of a channel is XORed. The lanes of a warp fetch 32 tiles of one
-// channel or, where channels are neighbours in memory, four tiles of eight channels, which are thus stored without bank
-// conflicts.
+// The number with which a tile's place in the row of a channel is XORed, so that a warp stores without bank conflicts
+// what it has fetched: 32 tiles of one channel or, where channels are neighbours in memory, four tiles of each of eight
+// channels.
 template <Layout layout>
 __device__ __forceinline__ constexpr unsigned exchanged(unsigned channel) {
   return layout == Layout::nchw ? 0 : channel * 4;

@@ -25,8 +25,8 @@ struct FrequencyPanel {
   static constexpr unsigned PITCH = TOGETHER * WIDTH, ELEMENTS = BC * PITCH;
 };
 
-// A thread's copies of such panels, 16 bytes each: of one frequency and several channels, or the other way round. The
-// nth of a pass's frequencies lies in row n / 2 and in column n % 2 of the two columns.
+// A thread's copies to such a panel, 16 bytes each: of one frequency and several channels (DEEP), or of one channel and
+// several frequencies. The nth of a pass's frequencies lies in row n / 2, in column n % 2 of the pass's two.
 template <int WIDTH>
 struct FrequencyFeed {
   static constexpr unsigned ACROSS = WIDTH / 4, DOWN = THREADS / ACROSS, PACKS = BC * TOGETHER / DOWN;
@@ -43,7 +43,7 @@ struct FrequencyFeed {
         from(x + (nth / COLUMNS * F4::SIDE + pass * COLUMNS + nth % COLUMNS) * frequency + size_t(channel) * ld + col),
         further(DEEP ? size_t(FURTHER) * ld : FURTHER / COLUMNS * F4::SIDE * frequency) {}
 
-  // left: channels from this step's first on, of which those past the end become zeros.
+  // left: the channels that are left, from this step's first on; packs past the last channel become zeros.
   __device__ __forceinline__ void copy(float *panel, int left) {
     float *to = panel + channel * FrequencyPanel<WIDTH>::PITCH + nth * WIDTH + col;
 #pragma unroll

@@ -1,6 +1,6 @@
-// An epilogue of C = alpha op(A) op(B) + beta C, stored by the blocks that have multiplied: the main loop of
-// gemm/async.cu, whose sums go through gemm/epilogue.cuh. With the epilogue Sums they are stored as they are, and
-// sgemm_epilogue reads them in a second launch: the fusion spares that they are written and read again.
+// C = alpha op(A) op(B) + beta C with an epilogue, which the multiplying blocks apply before they store: the main loop
+// of gemm/async.cu, whose sums go through gemm/epilogue.cuh. The epilogue Sums, for comparison, stores the sums as they
+// are, and a second launch, sgemm_epilogue, has to read them again.
 //
 // Tile: as in gemm/async.cu. In sgemm_epilogue a thread owns W neighbours of a row, and a block 8 rows.
 // Preconditions: those of gemm/async.cu. An epilogue's own operand lies as C does, or is one row.
@@ -24,8 +24,8 @@ __global__ void __launch_bounds__(32 * (BM / WM) * (BN / WN), SGEMM_BLOCKS_PER_S
   const unsigned row1 = row0 + Tile::row(0), col1 = col0 + Tile::col(0);
   c += blockIdx.z * stride_c + offset<Op::N>(row1, col1, ldc);
   beside += blockIdx.z * stride_beside + offset<Op::N>(Epilogue::IN_ROWS ? row1 : 0, col1, ldc);
-  // As in Fragment::store, elements after the first one outside are outside too. A row's loads are under way before the
-  // first of its stores, after which the compiler would not move them.
+  // As in Fragment::store, elements after the first one outside are outside too. All loads of a row come before its
+  // first store, since the compiler would not move a load from after a store to before it.
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
     if (row0 + Tile::row(i) >= m) return;

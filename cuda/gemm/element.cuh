@@ -60,7 +60,7 @@ struct Element<float> : SummedInFloat {
   }
 };
 
-// 8-bit integers are operands alone, and their sums C alone.
+// 8-bit integers are only operands, and their sums, 32-bit integers, are only stored to C.
 template <>
 struct Element<signed char> : SummedInInt {
   template <int mn_major_a, int mn_major_b, int SUMS>
@@ -94,7 +94,7 @@ __device__ __forceinline__ float2 scaled_pair(const T *c, float2 product, unsign
 // Sums of integers: alpha is 1 and beta 0.
 __device__ __forceinline__ int2 scaled_pair(const int *, int2 product, unsigned, float, float) { return product; }
 
-// The same for the pair of C itself, of which those elements are stored.
+// Scales a pair as scaled_pair does, and stores its `inside` elements to C.
 template <class T>
 __device__ __forceinline__ void store_scaled_pair(T *c, float2 product, unsigned inside, float alpha, float beta) {
   const auto pair = Element<T>::pair(scaled_pair(c, product, inside, alpha, beta));

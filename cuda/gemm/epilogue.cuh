@@ -1,17 +1,17 @@
 // What becomes of the sums of a product before they are stored: x = alpha sum + beta C, and an epilogue of x.
 //
-// An epilogue loads what it reads of W neighbours of a row, and stores them later. `beside` is its own operand, at the
-// same row and column: of an update V, which lies as C does; of the others a row that all rows share, or nothing. C is
-// not read where beta is 0.
+// For W neighbours of a row, an epilogue's `load` reads all that it needs besides the sums, and its `store` writes the
+// results. `beside` is its own operand, at the same row and column: V, stored as C is (Update), a row that all rows
+// share (BiasRelu), or nothing. Only Update reads C where beta is 0.
 #pragma once
 #include "gemm/panel.cuh"
 
-// Numbers of an epilogue beside the matrices: of x, and of an update.
+// The scalars of an epilogue: those of x, and those of an update.
 struct Numbers {
   float alpha, beta, rate, momentum, decay;
 };
 
-// x of an element of C that held `held`.
+// x of one element; held: the value that C had there.
 __device__ __forceinline__ float scaled(float sum, float held, const Numbers &by) {
   return by.beta == 0.0f ? by.alpha * sum : by.alpha * sum + by.beta * held;
 }

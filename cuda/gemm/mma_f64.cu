@@ -3,7 +3,7 @@
 //
 // Tile, pipeline and preconditions: gemm/mma.cuh. Fragments are read element by element, since ldmatrix has no matrices
 // of 8-byte elements; 16 bytes are copied at once where the leading dimensions of A and B are even, otherwise 8.
-// Limit: the rate of the tensor cores. Of a step of 128 x 128, shared memory takes half as many cycles as those of an
-// H100.
+// Limit: the rate of the tensor cores. In a step of 128 x 128, shared memory is busy for half as many cycles as the
+// tensor cores of an H100.
 #include "gemm/mma.cuh"
 #include "gemm/mma_arithmetic.cuh"

@@ -45,8 +45,8 @@ struct MmaPanel {
   static constexpr bool DOUBLES = sizeof(T) == 8;            // and has no matrices of these
   static_assert((ALONG_K && !DOUBLES) || CHUNKS >= 8, "a key needs eight places");
 
-  // Where the element `below` and to the `right` of a stored one is: a constant further, where that changes neither the
-  // key nor the bits that the key changes.
+  // The place of the element `below` rows below and `right` columns right of the stored one at row, col: a constant
+  // away from that one's place, where the move changes neither the key nor the bits that the key is XORed with.
   static __device__ __forceinline__ unsigned place(unsigned row, unsigned col, unsigned below, unsigned right) {
     if (below % 8 == 0 && right % (8 * V) == 0) return at(row, col / V) + col % V + (below * COLS + right);
     return at(row + below, (col + right) / V) + (col + right) % V;
@@ -85,8 +85,8 @@ struct MmaPanel {
   static constexpr __device__ __forceinline__ unsigned across(unsigned r) { return side == Side::A ? r % 2 : r / 2; }
   static constexpr __device__ __forceinline__ unsigned along(unsigned r) { return side == Side::A ? r / 2 : r % 2; }
 
-  // Rows of words and of doubles are read four at a time, two neighbouring chunks of each. Where rows have fewer than
-  // eight chunks, several of them share the 128 bytes of all banks.
+  // Words and doubles are read from four rows at a time, two neighbouring chunks of each. Rows of fewer than eight
+  // chunks share the 128 bytes of all banks with their neighbours, and the key, too.
   static __device__ __forceinline__ unsigned key(unsigned row) {
     if constexpr (WORDS || DOUBLES) return row % 4 * 2;
     if constexpr (CHUNKS < 8) return row / (8 / CHUNKS) % CHUNKS;
@@ -96,8 +96,8 @@ struct MmaPanel {
     return row * COLS + (chunk ^ key(row)) * V;
   }
 
-  // The element `chunks` further along the row, where the chunk's number has no bit in common with `chunks`: a lane
-  // needs one address for each multiple below 8, and constants.
+  // The element `chunks` chunks further along the row, whose own chunk's number shares no bit with `chunks`: a lane
+  // then needs only one address for each value of chunks % 8, and constants.
   static __device__ __forceinline__ const T *moved(const T *panel, unsigned place, unsigned chunks) {
     return panel + (place ^ chunks % 8 * V) + chunks / 8 * 8 * V;
   }

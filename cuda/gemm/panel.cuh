@@ -56,8 +56,8 @@ struct PaddedPanel {
   static constexpr unsigned ROWS = ALONG_K ? WIDTH : BK, COLS = ALONG_K ? BK : WIDTH;  // as stored
   static constexpr unsigned PITCH = WIDTH + PADDING, ELEMENTS = BK * PITCH;
 
-  // Where the element `below` and to the `right` of a stored one is: added in 64 bits, so that what is constant of it
-  // becomes the offset of an instruction, which 32 bits that may wrap around forbid.
+  // The place of the element `below` rows below and `right` columns right of the one at row, col. The sum has 64 bits:
+  // its constant part can then be an instruction's offset. In 32 bits it could not, since the sum may wrap around.
   static __device__ __forceinline__ size_t place(unsigned row, unsigned col, unsigned below, unsigned right) {
     const unsigned first = ALONG_K ? col * PITCH + row : row * PITCH + col;
     const unsigned next = ALONG_K ? right * PITCH + below : below * PITCH + right;

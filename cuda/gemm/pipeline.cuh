@@ -8,12 +8,12 @@
 #include "panel_copy.cuh"
 
 // Adds the products of `steps` steps to the tile. copies.start<I>(slot, more) starts the thread's copies of the next
-// step, or their third I: A's panel goes to slot, B's after it. Past the last step, where `more` is false, all at once
-// write zeros, and thirds write nothing. Thirds are started between multiply-adds, since all copies at once keep what a
-// warp multiplies waiting. On an H200 copies of words whose warp reads four lines of global memory have bank conflicts,
-// nearly one for each line but the first.
-// What a lane multiplies is read one row of the panels ahead, across steps too, so that no multiply-add waits for a read
-// that a barrier has held back. It takes TM + TN registers.
+// step or, with THIRDS, the third of them that has number I: A's panel goes to `slot`, B's after it. Past the last step
+// `more` is false: thirds then write nothing, other copies write zeros. Thirds are started between multiply-adds, since
+// all copies at once delay the reads of the factors. On an H200, copies of words by a warp that reads four lines of
+// global memory have bank conflicts, nearly one for each line but the first.
+// The factors are read one row of the panels ahead, also across steps, so that no multiply-add waits for a read that a
+// barrier has held back. This takes TM + TN registers.
 template <class PanelA, class PanelB, int BK, int STAGES, class Tile, class Copies>
 __device__ __forceinline__ void pipelined(Tile &tile, float *smem, unsigned steps, Copies copies) {
   static_assert(BK % 2 == 0, "each step begins with the same half of the factors");

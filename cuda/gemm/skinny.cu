@@ -1,20 +1,20 @@
 // C = alpha A op(B) + beta C where A has few rows, one token or a few on their way through a layer: B is read once, by
 // loads of 16 bytes that go straight to registers, and each element is multiplied with all rows of A while it is there.
 //
-// Tile: a block owns COLS columns of C, all its rows and `depth` of k; its warps take turns along k, UNROLL steps at a
-// time, whose loads of B are under way together. A warp covers the columns in eight groups of four lanes; the lanes of
-// a group share k (skinny.cuh). The sums of the warps meet in shared memory and are added in their order.
-// blockIdx.y counts slices of k, blockIdx.z products. Slices, where few columns leave the device empty, are stored to
-// partial[product][slice], m x n without gaps: C is then that, with alpha = 1 and beta = 0, and gemm_skinny_sum adds
-// them in ascending order, so that a result never depends on which block came first.
+// Tile: a block owns COLS columns of C, all its rows and `depth` of k. Its warps take turns along k, UNROLL steps at a
+// time, whose loads of B are in flight together. A warp covers the columns with eight groups of four lanes; the lanes
+// of a group divide k among them (skinny.cuh). The warps' sums are added in shared memory, in the order of the warps.
+// blockIdx.y counts slices of k, blockIdx.z products. Where the columns are too few to fill the device, there are
+// several slices: C is then partial[product][slice], m x n without gaps, with alpha = 1 and beta = 0, and
+// gemm_skinny_sum adds the slices in ascending order, so that a result never depends on which block came first.
 // Preconditions: compute capability 8.0; m is ROWS in FP32, at most ROWS = 8 or 16 in 16 bits; A is stored m x k; depth
 // is a multiple of a step. W is 1, or the elements in 16 bytes where all rows of A and B begin and end at multiples of
 // these.
-// Limit: the bandwidth at which B arrives; m / COLS of its bytes are those of A, out of a cache.
+// Limit: the bandwidth at which B arrives; for each byte of B, m / COLS bytes of A are read from a cache.
 #include "gemm/skinny.cuh"
 
-// Warps to leave registers for on a multiprocessor. Eight that have eight vectors of B under way in each lane, 32 KB,
-// cover the latency of memory at 3 TB/s.
+// The warps per multiprocessor for which the compiler leaves registers. Eight warps, with eight vectors of B in flight
+// in each lane, 32 KB in all, cover the latency of memory at 3 TB/s.
 template <class T, int ROWS, int COLS>
 constexpr int SKINNY_WARPS = (sizeof(T) == 4 ? ROWS * COLS / 4 : COLS) > 32 ? 8 : 16;
 

@@ -46,7 +46,7 @@ union Neighbours {
   }
 };
 
-// What a lane loads in one step along k: `a`, of LOADED rows, and `b`.
+// A lane's loads of one step along k: those of A, from LOADED rows, and those of B.
 template <class T, int LOADED, int COLS, int W, Op op_b>
 struct SkinnyFeed {
   static constexpr bool ALONG_K = op_b == Op::T;
@@ -55,11 +55,11 @@ struct SkinnyFeed {
   static_assert(DOWN * ACROSS > 0, "every group has a column");
   using A = Neighbours<T, DEEP * sizeof(T)>[LOADED];
   using B = Neighbours<T>[DOWN][ACROSS];
-  const T *a_row[LOADED], *b_row[ALONG_K ? DOWN : ACROSS];  // of this lane; along n, of its columns in row 0 of k
+  const T *a_row[LOADED], *b_row[ALONG_K ? DOWN : ACROSS];  // this lane's rows; along n, its columns where k is 0
   unsigned across[ACROSS];                                  // how many of these columns exist
   size_t ldb;
 
-  // Rows of A and columns of B past the last are those of the last, so that no load needs a guard for them.
+  // In place of rows of A and columns of B past the last one, the last one is loaded, so that no load needs a guard.
   __device__ __forceinline__ SkinnyFeed(const T *a, const T *b, unsigned m, unsigned n, unsigned lda, unsigned ldb_,
                                         unsigned col0)
       : ldb(ldb_) {
@@ -102,7 +102,7 @@ struct SkinnyFeed {
   }
 };
 
-// The sums of a warp: of FP32, in every lane those of its part of k.
+// A warp's sums. In FP32, each lane has the sums over its own part of k.
 template <class T, int ROWS, int COLS, Op op_b>
 struct SkinnySums {
   using Stored = float;
@@ -123,7 +123,7 @@ struct SkinnySums {
 
   static __device__ __forceinline__ unsigned place(unsigned row, unsigned col) { return row * COLS + col; }
 
-  // Adds the sums of a group's lanes, and writes them all; each lane has every fourth row.
+  // Adds the sums of each group's lanes, and writes them; each lane writes every fourth row.
   __device__ __forceinline__ void put(float *to) {
 #pragma unroll
     for (int row = 0; row < ROWS; ++row)
@@ -138,7 +138,7 @@ struct SkinnySums {
   }
 };
 
-// The same of 16-bit types: accumulators of mma.sync, of 16 rows and 8 columns of C each.
+// The sums of 16-bit types are accumulators of mma.sync, each of 16 rows and 8 columns of C.
 template <class T>
 __device__ __forceinline__ void mma_16(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]);
 template <>
@@ -161,8 +161,8 @@ struct SkinnyProducts {
   using Stored = unsigned short;
   static constexpr bool ALONG_K = op_b == Op::T;
   static constexpr int LOADED = ROWS / 8, TILES = COLS / GROUPS, V = 8;
-  // How sums lie in shared memory: the columns in the order of the products, two neighbours of which a lane has, and
-  // rows so far apart that neither writing these pairs nor reading columns of C has bank conflicts.
+  // How sums lie in shared memory: the columns in the order in which products compute them, so that a lane has pairs of
+  // neighbours, and rows PITCH apart: neither writing these pairs nor reading columns of C has bank conflicts.
   static constexpr unsigned APART = ALONG_K ? 1 : COLS / V + 4, PITCH = ALONG_K ? COLS | 8 : V * APART + 8;
   static constexpr unsigned FLOATS = ROWS * PITCH;
   float sums[TILES][4] = {};

@@ -1,6 +1,6 @@
-// How a warpgroup's sums become C. They go through shared memory, 64 rows x 128 bytes to a buffer, from where the TMA
-// stores rows up to C's edge, or to the next 16 bytes, while the warpgroup multiplies on. With a buffer for each part it
-// waits once a tile, for stores that have had the whole product before to read theirs.
+// How a warpgroup's sums become C: it writes them to buffers of 64 rows x 128 bytes in shared memory, and the TMA
+// stores these, each row up to C's edge or the next 16 bytes, while the warpgroup multiplies the next tile. With a
+// buffer for each part of a tile it waits once per tile, for stores that had a whole product's time to read theirs.
 //
 // A buffer has the TMA's 128-byte swizzle: the place of each 16 bytes of row r is XORed with r % 8. The eight rows that
 // a warp writes at a time then lie in different banks. With 32-bit elements a row's part is 32 bytes, and half a warp
@@ -25,7 +25,7 @@ struct PartsStore {
     if (leads()) ptx::tma_store_wait_read<0>();
   }
 
-  // Stores PARTS parts: fill(i, part) writes a part to the i-th of AT_ONCE places, store(i, part) starts its stores.
+  // Stores PARTS parts, AT_ONCE at a time: fill(i, part) writes a part to place i, store(i, part) stores from there.
   template <unsigned PARTS, unsigned AT_ONCE, class Fill, class Store>
   __device__ __forceinline__ void in_parts(Fill fill, Store store) const {
 #pragma unroll

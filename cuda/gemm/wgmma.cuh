@@ -4,8 +4,8 @@
 // in the 128-byte swizzle of TMA and wgmma. It lies there as the operand is stored, never transposed:
 //   ALONG_K   one box of EXTENT rows, each 128 bytes of k;
 //   else      boxes of 64 x 64 elements, each row 128 bytes along the extent (16-bit types only).
-// In both, 64 of the extent take 8192 bytes, so that a part of a tile begins at 128 bytes times its first extent. Past
-// the operand's edges the TMA writes zeros, which add nothing.
+// In both, 64 rows or columns of the extent take 8192 bytes: the part of a tile from row or column i on begins at byte
+// 128 i. Past the operand's edges the TMA writes zeros, which add nothing.
 #pragma once
 #include "gemm/element.cuh"
 #include "gemm/wgmma_descriptor.cuh"
@@ -49,8 +49,8 @@ struct OperandTile {
     }
   }
 
-  // The descriptor of what the first wgmma of a step reads from the tile's part at `from`; along k there are no boxes.
-  // Each next descriptor is ADVANCE more.
+  // The descriptor of what the first wgmma of a step reads from the part of a tile at `from`; each next one is ADVANCE
+  // more. Along k, a tile is one box, and the distance between boxes is not used.
   static constexpr unsigned ADVANCE = (ALONG_K ? WGMMA_BYTES : WGMMA_BYTES / sizeof(T) * ROW_BYTES) / 16;
   static __device__ __forceinline__ unsigned long long descriptor(unsigned from) {
     return wgmma_descriptor(from, ALONG_K ? 16 : BOX * ROW_BYTES, ATOM_BYTES);
@@ -71,8 +71,8 @@ __device__ __forceinline__ void start_product(Sum (&d)[SUMS], unsigned a, unsign
   ptx::wgmma_commit();
 }
 
-// Where a thread's sums lie in the 64 rows of its warpgroup: d[4 j] and its neighbour in row(0), column 8 j + column(),
-// d[4 j + 2] and its own in row(1).
+// Where a thread's sums lie in the 64 rows of its warpgroup: d[4 j] and d[4 j + 1] in row(0), columns 8 j + column()
+// and the next, d[4 j + 2] and d[4 j + 3] in the same columns of row(1).
 struct SumPlace {
   static __device__ __forceinline__ unsigned row(unsigned half) {
     return threadIdx.x % WARPGROUP / 32 * 16 + threadIdx.x % 32 / 4 + 8 * half;

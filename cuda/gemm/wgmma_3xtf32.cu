@@ -2,11 +2,11 @@
 // both in TF32, and a product is small big + big small + big big (gemm/mma_3xtf32.cu). Warp-specialised
 // (gemm/wgmma_specialised.cuh).
 //
-// wgmma reads both operands from shared memory and ignores the last 13 bits of each element: the big parts are the
-// slots of the ring, as they have arrived. They are cut off, not rounded, which saves writing them back; the term small
-// small that is dropped can then be 2^-20 of a product, four times as much as there. While a step's products run, the
-// multiplying warpgroups write what the next slot's big parts leave out into one of three further slots, each for its
-// own rows of A and for half of B. REGISTERS: rows of A are split in registers, from which wgmma takes them too.
+// wgmma reads both operands from shared memory and ignores the last 13 bits of each element: the slots of the ring, as
+// they have arrived, are the big parts. These are thus cut off, not rounded, and need not be written back; the dropped
+// term, small small, can be 2^-20 of a product, four times as much as in gemm/mma_3xtf32.cu. While a step's products
+// run, the multiplying warpgroups write the next slot's small parts to one of three further slots, each for its own
+// rows of A and for half of B. REGISTERS: rows of A are split in registers, from which wgmma takes them too.
 // Sums: each step's products start from zero, with the small terms first, and are added to the sums in FP32
 // (gemm/wgmma_promoted.cuh), for the reason that gemm/mma_3xtf32.cu has.
 // Preconditions: sm_90a; A and B are stored along k, and stored rows of A, B and C begin at multiples of 16 bytes.
@@ -17,12 +17,12 @@
 
 constexpr unsigned SMALL_SLOTS = 3;  // for what the big parts leave out
 
-// What TF32 leaves out of x where it cuts off 13 bits, itself in TF32.
+// The small part of x: the 13 bits that TF32 cuts off, themselves in TF32.
 __device__ __forceinline__ float cut_off(float x) {
   return __uint_as_float(ptx::to_tf32(x - __uint_as_float(__float_as_uint(x) & 0xffffe000)));
 }
 
-// Writes that for each element of BYTES of a tile, by a warpgroup.
+// Writes the small parts of BYTES of a tile; all threads of a warpgroup call it.
 template <unsigned BYTES>
 __device__ __forceinline__ void write_cut_off(unsigned char *to, const unsigned char *from) {
 #pragma unroll
@@ -33,9 +33,9 @@ __device__ __forceinline__ void write_cut_off(unsigned char *to, const unsigned 
   }
 }
 
-// A slice in three products, into whose parts both multiplying warpgroups split each slot. tiles: where the ring is.
-// Small parts have three slots: while this warpgroup splits a step, those of the one before are multiplied, and the
-// other warpgroup may still multiply those of the one before that.
+// Multiplies a slice in three products, after both multiplying warpgroups have split each slot. tiles: where the ring
+// is. Small parts have three slots: while this warpgroup writes those of a step, those of the step before are
+// multiplied, and the other warpgroup may still multiply those of the step before that.
 template <unsigned STAGES>
 struct InThreeProducts {
   unsigned char *tiles;
@@ -49,7 +49,7 @@ struct InThreeProducts {
       work.wait(now);
       split<Work>(small, big, patch.warpgroup);
       ptx::fence_proxy_async();
-      ptx::named_barrier_sync(1, CONSUMERS * WARPGROUP);  // both have split the slot, and multiplied that of two before
+      ptx::named_barrier_sync(1, CONSUMERS * WARPGROUP);  // both have split it; products of two steps ago are done
       multiply<Work>(product, work.tiles + small, work.tiles + big, true, patch.warpgroup);
       multiply<Work>(product, work.tiles + big, work.tiles + small, false, patch.warpgroup);
       multiply<Work>(product, work.tiles + big, work.tiles + big, false, patch.warpgroup);
@@ -77,9 +77,9 @@ struct InThreeProducts {
   }
 };
 
-// The same with A split in registers: shared memory is read less, and has the small parts of B alone, in a slot for
-// each of the ring. A thread has two steps of A at once, and the products of half of the columns in each of two
-// buffers, of which one is added to the sums while the other is multiplied.
+// The same with A split in registers: shared memory is read less, and has the small parts of B alone, in one slot for
+// each slot of the ring. A thread holds the rows of A of two steps, and two arrays of products, each of half of the
+// columns: one is added to the sums while the tensor cores fill the other.
 template <unsigned STAGES>
 struct FromRegisters {
   static constexpr unsigned PRODUCTS = ROW_BYTES / WGMMA_BYTES;  // of a step
@@ -118,7 +118,7 @@ struct FromRegisters {
       work.release(last);
       add(right, SUMS / 2);
     };
-    // Whole pairs, and an end for each of both: elsewhere ptxas lets all products be waited for (C7514).
+    // Whole pairs of steps, and a separate end for each case: otherwise ptxas serialises all products (C7514).
     for (; steps > 1; steps -= 2) {
       next(even);
       next(odd);

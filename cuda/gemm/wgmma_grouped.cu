@@ -1,10 +1,10 @@
 // Groups of rows of A and C, one after another, each times an op(B) of its own: C = alpha A op(B) + beta C on the tensor
 // cores of Hopper, warp-specialised (gemm/wgmma_specialised.cuh). Sizes of groups are arguments, as cuBLAS has them.
 //
-// Tile: as of gemm/wgmma_persistent.cu, but that a cluster's rows are of one group. A table holds where the rows and the
-// tiles of each group end; of a tile, threads look up the group by bisection. What a group's last tile loads beyond the
-// group are rows of the next, which are multiplied and not stored.
-// Store: by TMA, but for 64 rows in which a group ends; these are stored from registers, row by row.
+// Tile: as in gemm/wgmma_persistent.cu, except that all rows of a cluster belong to one group. A table holds where each
+// group's rows and tiles end; threads find the group of a tile by bisection. A group's last tile may also load rows of
+// the next group, which are multiplied but not stored.
+// Store: by TMA, except for 64 rows in which a group other than the last ends: from registers, row by row.
 // Preconditions: sm_90a; stored rows of A, B and C begin at multiples of 16 bytes, and those of C end there.
 // Limit: the tensor cores, while groups have rows for whole tiles; of small groups, reading B.
 #include "gemm/store.cuh"

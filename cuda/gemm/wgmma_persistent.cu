@@ -1,8 +1,8 @@
 // C = alpha op(A) op(B) + beta C on the tensor cores of Hopper, warp-specialised (gemm/wgmma_specialised.cuh).
 // Results are stored by TMA through shared memory, 64 rows x 128 bytes at a time (gemm/store.cuh).
 // Preconditions: sm_90a; stored rows of A, B and C begin at multiples of 16 bytes, and those of C end there.
-// T = float is multiplied as TF32. It, FP8, whose sums are promoted (gemm/wgmma_promoted.cuh), and 8-bit integers take A
-// and B along k only. Sums of integers are stored as they are: alpha is 1, beta 0, and no sum may pass 32 bits.
+// T = float is multiplied as TF32, and sums of FP8 are promoted (gemm/wgmma_promoted.cuh). FP32, FP8 and 8-bit integers
+// need A and B stored along k. Sums of integers are stored as they are: alpha is 1, beta 0, and none may pass 32 bits.
 // Scales: none, or pointers to those of A and of op(B), by which sums of FP8 are multiplied as they are promoted.
 // Limit: the tensor cores, or the power that they may draw, while there are enough tiles for the device.
 #include "gemm/store.cuh"

@@ -1,9 +1,9 @@
-// Products by wgmma whose sums are promoted: those of a step start from zero, and are added to the sums in FP32.
-// gemm/wgmma_3xtf32.cu has its reason. That of FP8: wgmma adds its products with 14 bits, although its sums are FP32
-// (DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv:2412.19437, 3.3.2 and 3.5.2); a step has 128 of them a sum.
+// Products by wgmma whose sums are promoted: the sum of a step starts from zero, and is added to the total in FP32. The
+// reason in FP8: wgmma adds products with only 14 bits, although its sums are FP32 (DeepSeek-AI, "DeepSeek-V3 Technical
+// Report", arXiv:2412.19437, 3.3.2 and 3.5.2); a step adds 128 to a sum. gemm/wgmma_3xtf32.cu has another reason.
 //
-// A warpgroup starts the products of a step before it adds those of the one before, so that the tensor cores have work
-// meanwhile. It keeps its sums three times, so that a tile has 128 columns at most.
+// A warpgroup starts the products of a step before it adds those of the step before, so that the tensor cores have work
+// meanwhile. It holds three values of each sum, the total and two steps, so a tile has at most 128 columns.
 #pragma once
 #include <cuda_fp8.h>
 
@@ -41,7 +41,7 @@ struct AsTheyAre {
   }
 };
 
-// The same for FP8 with scales: of a thread's two rows of A, and of the columns of op(B).
+// Adds FP8 products times their scales: one for each of a thread's two rows of A, and one for the columns of op(B).
 struct TimesScales {
   float row[2], columns;
 
@@ -80,7 +80,7 @@ struct InTurn {
       work.release(last);
       how.add(products, sums);
     };
-    // Whole pairs: ptxas lets all products be waited for (C7514) where it does not see which are in flight.
+    // Whole pairs of steps: ptxas serialises all products (C7514) where it does not see which are in flight.
     for (; step + 1 < steps; step += 2) {
       next(odd, even);
       next(even, odd);
@@ -116,9 +116,9 @@ struct Promoted {
   }
 };
 
-// All of k of FP8 with scales, m and n being C's: `a` has a row of m for each 128 of k, `b` a row of those for each 128
-// columns, both padded to 16 bytes. A step is 128 deep, and a tile lies within 128 columns. The scales of a step are
-// loaded before its products start, so that they arrive meanwhile.
+// All of k of FP8 with scales. For each 128 of k, `a` has a row with a scale for each of m rows; for each 128 of n
+// columns, `b` has a row with a scale for each 128 of k; rows are padded to 16 bytes. A step is 128 deep, a tile lies
+// within 128 columns, and a step's scales are loaded before its products start, so that they arrive meanwhile.
 struct PromotedByScales {
   const float *a, *b;
   unsigned m, n;

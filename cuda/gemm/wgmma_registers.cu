@@ -1,11 +1,11 @@
 // C = alpha op(A) op(B) + beta C for FP32 A and B as TF32, of which one is not stored along k, on the tensor cores of
 // Hopper, warp-specialised (gemm/wgmma_specialised.cuh).
 //
-// wgmma takes TF32 out of shared memory only as it is stored along k, but its rows from registers too. So the operand
-// that is not along k is the side of the rows: op(A) of TT, as always, and op(B) of NN, which computes the transpose of
-// C. A step's rows are loaded into registers while the products of the step before run, whose rows lie in others.
-// Tile: as there, with rows of that side and columns of the other; results are stored by TMA (gemm/store.cuh), those of
-// NN transposed on their way.
+// wgmma reads TF32 from shared memory only where it is stored along k, but it can also take its rows from registers.
+// The operand that is not stored along k therefore supplies the rows: op(A) in TT and op(B) in NN, which computes the
+// transpose of C. A step's rows are loaded while the products of the step before run on rows in other registers.
+// Tile: as there, with the rows of that operand and the columns of the other; results are stored by TMA
+// (gemm/store.cuh), those of NN transposed on their way.
 // Preconditions: sm_90a; stored rows of A, B and C begin at multiples of 16 bytes, and those of C end there.
 // Limit: the tensor cores and shared memory, of which both are busy nearly all the time.
 #include "gemm/store.cuh"
@@ -58,8 +58,8 @@ struct FromRegisters {
   }
 };
 
-// Stores sums whose rows are columns of C, as TileStore does: a pair of buffers has 64 rows of C, and each has half of
-// the columns, from two of the warps.
+// Stores sums whose rows are columns of C, otherwise as TileStore does. A pair of buffers holds 64 rows of C; each
+// buffer has half of the columns, which two of the four warps have computed.
 template <unsigned BN>
 struct TurnedStore : PartsStore<float> {
   static constexpr unsigned PAIRS = BN / BOX, AT_ONCE = PAIRS < 2 ? PAIRS : 2, BUFFERS = 2 * AT_ONCE;
@@ -103,7 +103,7 @@ struct Results<BN, true> {
   using Store = TurnedStore<BN>;
 };
 
-// rows, columns: of the product that is computed, those of C or, TURNED, of its transpose.
+// The rows and columns of the product that is computed are those of C or, TURNED, of its transpose.
 template <unsigned BN, unsigned STAGES, unsigned CLUSTER, bool TURNED>
 __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     gemm_wgmma_registers(const __grid_constant__ TensorMap map_rows, const __grid_constant__ TensorMap map_columns,

@@ -1,9 +1,9 @@
-// What the TF32 wgmma kernels whose rows come from registers share. wgmma takes TF32 out of shared memory only as it is
-// stored along k, but its rows from registers too, however they were stored.
+// Shared by the TF32 kernels that pass rows to wgmma in registers. wgmma reads TF32 from shared memory only where it is
+// stored along k, but rows that come from registers may have been stored either way.
 #pragma once
 #include "gemm/wgmma_specialised.cuh"
 
-constexpr unsigned SQUARE = ROW_BYTES / sizeof(float), SQUARE_BYTES = SQUARE * ROW_BYTES;  // a side of a box; all of it
+constexpr unsigned SQUARE = ROW_BYTES / sizeof(float), SQUARE_BYTES = SQUARE * ROW_BYTES;  // side and bytes of a box
 constexpr unsigned STEP_PRODUCTS = ROW_BYTES / WGMMA_BYTES;
 using Fragments = unsigned[STEP_PRODUCTS][4];  // 64 rows of a step, in a warpgroup
 
@@ -24,8 +24,8 @@ struct AcrossTile {
   }
 };
 
-// Loads 64 rows of such a tile, from row0 on. Of the quads of lanes, which have neighbouring k, every other lane loads
-// its two k in the other order, so that the lanes of a warp meet different banks.
+// Loads 64 rows of such a tile, from row0 on. The four lanes of a quad have neighbouring k; every other lane loads its
+// two k in the other order, so that the lanes of a warp access different banks.
 __device__ __forceinline__ void load_rows(Fragments &rows, const unsigned char *tile, unsigned row0) {
   const unsigned row = row0 + SumPlace::row(0), k = threadIdx.x % 4;
   const bool swaps = k % 2 == 1;

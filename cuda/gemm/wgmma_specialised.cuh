@@ -34,7 +34,7 @@ __device__ __forceinline__ void synchronise() {
   }
 }
 
-// Slices of k, each `depth` steps deep but for the last; a product has as many units.
+// Slices of k, each `depth` steps deep except the last. A unit is one slice of one product.
 struct Slices {
   unsigned steps, depth, count;
 
@@ -48,7 +48,7 @@ struct Slices {
   }
 };
 
-// What a multiplying warpgroup computes of C: 64 rows from row0 on, BN columns from col0 on.
+// A multiplying warpgroup's part of C: half of the block's rows, from row0 on, and BN columns from col0 on.
 struct Patch {
   unsigned warpgroup, row0, col0, product;
 };
@@ -79,7 +79,7 @@ struct Matrices {
   }
 };
 
-// Nothing beside the loads.
+// The default of `beside` in run(): the other warps of the loading warpgroup do nothing.
 struct Idle {
   template <class Work>
   __device__ __forceinline__ void operator()(const Work &) const {}
@@ -99,8 +99,8 @@ struct SpecialisedOn {
   unsigned units;                 // of all products
   unsigned tiles, arrived, free;  // addresses in shared memory
 
-  // All threads' work. multiply: what becomes of a slice in one of the multiplying warpgroups. store_of(warpgroup):
-  // what stores the sums of that. beside(*this): what the warps of the loading warpgroup do that load nothing.
+  // The work of all threads. multiply computes the sums of a slice in a multiplying warpgroup, and store_of(warpgroup)
+  // returns the object that stores them. The warps of the loading warpgroup that load nothing call beside(*this).
   template <class Multiply, class StoreOf, class Beside = Idle>
   __device__ __forceinline__ void run(const Multiply &multiply, const StoreOf &store_of,
                                       const Beside &beside = Beside{}) const {
@@ -127,8 +127,8 @@ struct SpecialisedOn {
   static __device__ __forceinline__ unsigned first() { return blockIdx.x / CLUSTER; }
   static __device__ __forceinline__ unsigned stride() { return gridDim.x / CLUSTER; }
 
-  // Notifies this block, and those that load into this one too, that this warpgroup has read the slot: a wait is for
-  // the product of all its warps, so that a thread for each block can do that.
+  // Notifies every block of the cluster, since each loads into this one, that this warpgroup has read the slot. A wait
+  // covers the products of all four warps, so that one thread for each block can do this.
   __device__ __forceinline__ void release(unsigned slot) const {
     if (threadIdx.x % WARPGROUP >= CLUSTER) return;
     if constexpr (CLUSTER == 1) {

@@ -1,10 +1,10 @@
 // C = alpha op(A) op(B) + beta C for FP32 A and B as TF32, neither of which is stored along k (TN), on the tensor cores
 // of Hopper, warp-specialised (gemm/wgmma_specialised.cuh).
 //
-// Rows go through registers (gemm/wgmma_rows.cuh). Columns are turned in shared memory, in place: while a step is
-// multiplied, the three warps that load nothing turn the next one's boxes, 4 x 4 elements a thread.
-// Tile: as there, with 256 rows, 128 of them to a warpgroup in two halves, so that few columns are turned for a
-// product; results are stored by TMA (gemm/store.cuh).
+// Rows go through registers (gemm/wgmma_rows.cuh). Columns are turned, that is transposed, in shared memory, in place:
+// while a step is multiplied, the three warps that load nothing turn the next step's boxes, 4 x 4 elements per thread.
+// Tile: as there, but with 256 rows, 128 of them for each warpgroup, in two halves, so that fewer columns are turned
+// for each multiply-add; results are stored by TMA (gemm/store.cuh).
 // Ring: barrier `turned` completes when a slot's columns lie along k, for wgmma to read.
 // Preconditions: sm_90a; stored rows of A, B and C begin at multiples of 16 bytes, and those of C end there.
 // Limit: shared memory. A step of 256 x 128 takes 1408 wavefronts: the TMA writes 256 + 128 of them, rows are read in
@@ -32,9 +32,9 @@ struct AcrossMatrices : Matrices<float, BN, Op::N, Op::T> {
   }
 };
 
-// Turns a part of a box: half of its 8 x 8 quads, each of 4 k x 4 columns, a quad to a lane. Quads (k, column) with the
-// same k ^ column change places among each other: the lanes of a warp write what they have read, and eight at a time
-// meet all banks on both sides, as the swizzle has both.
+// Turns a part of a box: half of its 8 x 8 quads of 4 k x 4 columns, one per lane. Quads (k, column) and (column, k)
+// change places. Both have the same k ^ column and thus belong to the same warp, which only overwrites what it has
+// read. Eight lanes at a time access all banks, as they read and as they write, since both follow the swizzle.
 __device__ __forceinline__ void turn_part(unsigned char *box, unsigned part) {
   const unsigned lane = threadIdx.x % 32, k = lane % 8, column = k ^ (part * 4 + lane / 8);
   const auto place = [](unsigned down, unsigned right) {  // of the first row of a quad
@@ -45,7 +45,7 @@ __device__ __forceinline__ void turn_part(unsigned char *box, unsigned part) {
   };
   const unsigned from = place(k, column), to = place(column, k);
   const float4 x = *at(from, 0), y = *at(from, 1), z = *at(from, 2), w = *at(from, 3);
-  __syncwarp();  // all have read what is written over
+  __syncwarp();  // all lanes have read what is overwritten below
   *at(to, 0) = make_float4(x.x, y.x, z.x, w.x);
   *at(to, 1) = make_float4(x.y, y.y, z.y, w.y);
   *at(to, 2) = make_float4(x.z, y.z, z.z, w.z);

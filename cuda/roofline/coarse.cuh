@@ -1,4 +1,4 @@
-// The values that ceilings compute with, and where a matrix unit's accumulators lie.
+// Shared by the kernels of ceilings: the values that they compute with, and where accumulators of tensor cores lie.
 #pragma once
 #include "common.cuh"
 

@@ -1,5 +1,5 @@
-// d = x + k a b by k fused multiply-adds on each of n accumulators, whose factors are read from shared memory as those
-// of a matrix product are: the ceiling of what multiplies out of shared memory.
+// d = x + k a b by k fused multiply-adds on each of n accumulators, with factors that are read from shared memory as in
+// a matrix product: the ceiling of kernels that multiply out of shared memory.
 //
 // Tile: a block owns 256 x 128 accumulators, a thread every 256th of them, as the 8 x 16 sums of the largest fragment of
 // the GEMM ladder (gemm/fragment.cuh). Each step reads 8 + 16 factors for 128 multiply-adds, 6 reads of 16 bytes, one

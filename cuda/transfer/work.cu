@@ -2,7 +2,7 @@
 //
 // Tile: a block moves THREADS x LOADS neighbouring vectors of 16 bytes, works on them in registers, and advances by a
 // whole grid until the end is reached; the elements past the last whole vector belong to the first threads of the grid.
-// The steps of one element depend on each other, so that a thread has LOADS vectors of them at work at once.
+// Each step of an element depends on the one before; a thread therefore works on the elements of LOADS vectors in turn.
 // Preconditions: A and B begin on 16 bytes and have no padding; B may be A, and overlaps it in no other way.
 // Limit: memory bandwidth for few steps, and for many the multiply-adds, 2 x steps operations an element.
 #include "common.cuh"

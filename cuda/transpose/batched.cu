@@ -2,12 +2,12 @@
 // from NCHW to NHWC, where m counts channels and n pixels, and back.
 //
 // Tile: a block owns TILE x TILE elements of one matrix; blockIdx.x counts the tiles of all of them, along rows first.
-// All loads of a thread are under way before it stores the first to shared memory. A side of which every row is a
-// multiple of 16 bytes moves WA or WB elements at once, the other one element, whatever its rows are: 7 x 7 pixels
-// leave no row of A aligned, but B is written in whole vectors of channels.
-// Shared memory: element by element, in rows whose distance is one bank more than a multiple of all banks. Lanes stand
-// in groups of lines such that their elements, whether along a row or down a column, fall into different banks: ACROSS
-// packs of each line.
+// All loads of a thread are in flight before it stores the first one to shared memory. A matrix whose rows are all
+// multiples of 16 bytes is accessed WA (A) or WB (B) elements at once, the other one element at a time: with 7 x 7
+// pixels few rows of A are aligned, but B is written in whole vectors of channels.
+// Shared memory is accessed element by element; its rows are padded by one bank, or one element of 8 bytes. A warp
+// takes ACROSS packs from each of several lines, so that its lanes' elements, along a row or down a column, fall into
+// different banks.
 // Preconditions: A and B do not overlap and begin on 16 bytes; rows of a tile are multiples of 128 bytes; W > 1 divides
 // n of A, m of B. T is any type of the element's width.
 // Limit: memory bandwidth; a row that begins inside a sector costs one sector more for each 32 of its elements.

@@ -1,19 +1,19 @@
 // A = A^T in place (any m x n, row-major, without padding): C2R (transpose/c2r.cu describes the algorithm, its steps
 // and its letters) in two passes, with steps 1 and 2 fused.
 //
-// Step 1 moves to row i, in run q of b columns (q from 0 to c - 1), the elements of row i + q; row i after step 2 is
-// thus made of the rows i to i + c - 1. Rows are made from the first one up, so that what a row needs is still there,
-// except for the last rows, which need the first ones again: what they will need is stashed beforehand.
+// Step 1 moves to row i, in its run q, b columns wide (q from 0 to c - 1), the elements of row i + q; row i after step
+// 2 thus consists of elements of the rows i to i + c - 1. Rows are made from the first one up, so that the elements for
+// a row are still in place. Only the last rows also take elements of the first ones, which are stashed beforehand.
 // Tile: a wave is one row per block of the grid. All blocks gather their rows into shared memory, in their final order.
 // After a barrier of the grid, which is needed since one block overwrites what another gathers, all of them store. With
-// ORDERED, a row is stored as soon as the c - 1 rows before it, of which alone it is a part, have been gathered: some
-// blocks then gather while others store.
+// ORDERED, a row is stored as soon as the c - 1 rows before it, the only others that gather from its place, have been
+// gathered: some blocks then gather while others store.
 // BACK: the reverse. Columns come first, then waves from the last row down: each row is loaded as it lies and, after
-// the barrier, scattered to the rows i to i + c - 1. What belongs to the first rows, which are not loaded yet, waits in
-// the stash.
-// Scratch: a word for each row, of which the barrier takes the first, then from a multiple of 16 bytes on the stash,
-// c / 2 rows. Row s of the first c - 1 is needed again
-// from column (s + 1) b on, and row c - 2 - s needs exactly what that leaves free of a row: the two share one.
+// the barrier, scattered to the rows i to i + c - 1. Elements of the first rows, which are loaded last, wait in the
+// stash.
+// Scratch: a word for each row, the first of which is the barrier's, then, from a multiple of 16 bytes on, the stash of
+// c / 2 rows. Row s of the first c - 1 is needed again from column (s + 1) b on, and row c - 2 - s needs exactly as
+// much as that leaves free of a row: the two share one.
 // Preconditions: rows <= cols; a row fits in shared memory; a cooperative launch, all of whose blocks are resident.
 // Limit: each element is read and written twice, so at best half a copy's rate. In a wave that is not ORDERED all blocks
 // read, then all write, and each waits for the slowest.
@@ -28,7 +28,7 @@ struct Matrix {
   T *x, *stash;
   unsigned rows, cols, b, c;
 
-  // Where element j of the stashed row s is, for s < c - 1 and j >= (s + 1) b, or a little less, to count from there on.
+  // Where element j of stashed row s is, for s < c - 1 and j >= (s + 1) b; for a smaller j, an address to count from.
   __device__ __forceinline__ T *stashed(unsigned s, unsigned j) const {
     const bool second = s >= c / 2;
     return stash + offset<Op::N>(second ? c - 2 - s : s, 0, cols) + int(second ? j - (s + 1) * b : j);
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM)
   if (!BACK) clear_words(scratch, rows);
   const auto column = [&](unsigned part) { return part % parts * blockDim.x + threadIdx.x; };
   const auto load = [&](unsigned part) {
-    const unsigned s = part / parts, j = min(max(column(part), (s + 1) * b), cols - 1);  // what is not kept is not used
+    const unsigned s = part / parts, j = min(max(column(part), (s + 1) * b), cols - 1);  // a clamped j is not used
     return BACK ? *whole.stashed(s, j) : *whole.at(s, 0, j);
   };
   read_ahead<T>(blockIdx.x, gridDim.x, (whole.c - 1) * parts, load, [&](unsigned part, T element) {
@@ -88,14 +88,14 @@ __global__ void __launch_bounds__(512, C2R_BLOCKS_PER_SM)
     // Element j of run q, which is c - 1 where j is cols - 1. Nearly all rows are made only of rows below them.
     const auto below = [&](unsigned q, unsigned j) { return row + offset<Op::N>(q, j, cols); };
     const auto around = [&](unsigned q, unsigned j) { return whole.at(i, q, j); };
-    const bool plain = !LONG && i + whole.c <= rows;  // with long runs that is asked once for each part
+    const bool plain = !LONG && i + whole.c <= rows;  // with long runs, whole.at tests this, once for each part
 
     if (mine) {
       if (BACK) load_row(stage, row, cols, spread);
       else if (plain) gather_row(stage, start, i, of, below, spread);
       else gather_row(stage, start, i, of, around, spread);
     }
-    if (ORDERED) order.sync(nth, whole.c - 1, mine);  // no block gathers any more from what is stored over
+    if (ORDERED) order.sync(nth, whole.c - 1, mine);  // no block still reads what this one overwrites
     else grid.sync();                                 // every row of the wave is complete in the stage
     if (mine) {
       if (!BACK) store_row(row, stage, cols, spread);

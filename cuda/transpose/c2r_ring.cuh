@@ -11,7 +11,7 @@
 
 namespace {
 
-// The rows that a thread takes of a column, which goes to row i from row source(shift); shift as in c2r.cuh.
+// The rows i of a column that a thread fills, each from row source(shift); shift as in c2r.cuh.
 template <Step STEP>
 class ColumnWalk {
  public:
@@ -26,8 +26,8 @@ class ColumnWalk {
   unsigned step_, rows_;
 };
 
-// Step 3 takes rows s, s + a, s + 2a, ... from neighbouring rows: with i = q a + s, row (s cols + j - q) mod rows. In
-// the order of q, then of s, neighbouring threads therefore meet different banks, and no quotient is left but q.
+// Step 3 fills rows s, s + a, s + 2a, ... from neighbouring rows: row i = q a + s from row (s cols + j - q) mod rows.
+// Threads go along q first, then along s: neighbours access different banks, and q is the only quotient needed.
 template <>
 class ColumnWalk<Step::PERMUTE> {
  public:
@@ -80,7 +80,7 @@ struct Stripe {
     else copy<1, STORE>();
   }
 
-  // Stores what the step makes of it or, if not STORE, loads it so that the step is undone.
+  // Stores the stripe, permuted as the step does it, or, if not STORE, loads it so that the step is undone.
   template <Step STEP, bool STORE>
   __device__ __forceinline__ void permute(const ColumnWalk<STEP> &start, unsigned b) const {
     const unsigned lane = threadIdx.x % W, col = col0 + lane, step = blockDim.x / W;

@@ -1,5 +1,5 @@
 // Step 2 of C2R (transpose/c2r.cu describes the algorithm, its steps and its letters) where runs are long: a warp moves
-// parts of runs, within which addresses and quotients are the whole warp's, and a thread only goes on by 32 columns.
+// parts of runs, within which all lanes share a base address and a quotient, and a thread only advances by 32 columns.
 #pragma once
 #include "transpose/c2r.cuh"
 
@@ -28,12 +28,12 @@ class PartWalk {
     }
   }
 
-  // The thread's first column of the part, from the run's first one on; negative before it.
+  // The thread's first column of the part, counted from the run's first column; negative before that.
   __device__ __forceinline__ int first(unsigned b) const { return int(part_ * PART + threadIdx.x % 32 - early(b)); }
 
-  // The column of row i to which step 2 moves that element; that of each next one, 32 columns on, is `step` further.
+  // The column of row i to which step 2 moves the element there; for each further 32 columns, it is `step` further.
   __device__ __forceinline__ unsigned target(unsigned i, const Rows &of) const {
-    const unsigned before = __shfl_sync(0xffffffff, lane_, early(of.b));  // what the columns before the run add
+    const unsigned before = __shfl_sync(0xffffffff, lane_, early(of.b));  // early * rows mod cols
     const unsigned product = wrapped(wrapped(lane_ + product_, of.cols) + of.cols - before, of.cols);
     return wrapped(wrapped(i + run, of.rows) + product, of.cols);
   }

@@ -9,9 +9,9 @@
 
 namespace {
 
-// Where the lower tile begins; the upper one begins at (col, row), and on the diagonal both are the same. Off the
-// diagonal, a whole tile begins at col, if row is not past the edge: that can only cut the tile at `row`. Where
-// row < col, the pair is another block's of a group on the diagonal.
+// The lower tile begins at (row, col), the upper one at (col, row); on the diagonal both are the same. Off the diagonal
+// the matrix's edge can only cut the side that begins at `row`: unless row is past the edge, a whole tile begins at
+// col. Where row < col, in a group on the diagonal, another block has the pair.
 struct Pair {
   unsigned row, col;
 };
