@@ -113,6 +113,7 @@ class OperandSet:
         self._raw: dict[str, Any] = {}
         #: The elements in which the inputs differ from the drawn values.
         self.change: Change = {}
+        self._late: list[tuple[str, Array, Array]] = []
         self.flat: dict[str, Any] = {}
         for name, operand in self.specs.items():
             apart = bool(memory) if self._on_host else operand.in_host
@@ -173,7 +174,19 @@ class OperandSet:
             for name in self._named("in"):
                 places = np.concatenate([changed[name][0] for changed in (self.change or change, change)])
                 self._memory[name].scatter(self.flat[name], places, draw.flat[name][places])
-        self.change = change
+        self.change, self._late = change, []
+
+    def hold_back(self, draw: Draw) -> None:
+        """Undo one element of the change in each input and inout, until `complete`."""
+        for name, (places, values) in self.change.items():
+            self._memory[name].scatter(self.flat[name], places[-1:], draw.flat[name][places[-1:]])
+            self._late.append((name, places[-1:], values[-1:]))
+
+    def complete(self) -> None:
+        """Write the elements held back, just before a timed call, so that no earlier call could know the operands."""
+        while self._late:
+            name, places, values = self._late.pop()
+            self._memory[name].scatter(self.flat[name], places, values)
 
     def stirring(self, draw: Draw, spots: list[Spots]) -> Iterator[None]:
         """Before each call, undo or reapply the change of one input element, poison the spots, and yield.

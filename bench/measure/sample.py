@@ -51,8 +51,6 @@ PAUSED, SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 4, 1e-6, 0.2e-3
 FRESHENED = 16
 #: One sample in APART_EVERY is followed by a batch of at most APART calls that is timed call by call.
 APART, APART_EVERY = 32, 4
-#: If caches are evicted, one sample in AHEAD_EVERY is followed by a waking call, then by a call prepared only after it.
-AHEAD_EVERY = 8
 #: The share of the samples' time that checks of whole outputs may take on average, not counting those in `take_apart`.
 #: Checks are made at random, with a probability that keeps to this share. The first check, which shows how long checks
 #: take, is always made, unless it is expected to take longer than LONG_CHECK_S.
@@ -224,10 +222,6 @@ class Series:
                 (self.known_s if stretch.known else self.new_s).append(took)
         if self.cuts and not self._random.randrange(APART_EVERY):  # between samples, so that no kernel can expect it
             self.take_apart()
-        is_due = len(self.samples) == self._first_waking + 1 or not self._random.randrange(AHEAD_EVERY)
-        if is_due and self._evict and self.check_output and not self.is_long:
-            self._take([self._next_stretch(1)])  # cannot work ahead: the checked call is not prepared yet
-            self.take_checked()
 
     @property
     def cuts(self) -> bool:
@@ -321,9 +315,11 @@ class Series:
             stretch.judged_on = self._drawn_to_be_judged()
             change = self.draw.change() if stretch.judged_on is None else self.shared[stretch.judged_on]
             operands.freshen(self.draw, change)
-            operands.spoil(self.draw)  # whether judged or not, so that a kernel cannot tell
+        operands.spoil(self.draw)  # whether judged or not, so that a kernel cannot tell
         for which in dict.fromkeys(stretch.sets) if self._restores else ():
             self.sets[which].restore(self.draw)
+        for which in dict.fromkeys(stretch.sets) if self._evict else ():
+            self.sets[which].hold_back(self.draw)
         must_look = self.is_long and not stretch.is_sample
         stretch.spots = operands.spots(self.draw) if must_look or self._random.random() < 0.5 else []
         for spot in stretch.spots:
@@ -344,6 +340,8 @@ class Series:
         """
         calls, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
         self._timed_sets = stretch.sets
+        for which in stretch.sets:
+            self.sets[which].complete()
         inplace = [spot for spot in stretch.spots if stretch.is_sample and spot.unwritten is None]
         for spot in () if stretch.is_sample else stretch.spots:
             calls += spot.early_reads()

@@ -40,17 +40,23 @@ def test_an_evicted_sample_touches_no_set_twice_after_its_one_eviction(fake_time
     assert rig.device.evict.call_count == 1
 
 
-def test_with_eviction_a_kernel_that_works_ahead_in_waking_calls_is_wrong(fake_time):
-    rig, evicted, kept = Rig(fake_time, "copy/m30n40/f32", 16), [True], {}
+@pytest.mark.parametrize("compares", [False, True])
+def test_with_eviction_a_kernel_cannot_work_ahead_in_waking_calls(compares, fake_time):
+    rig, evicted, kept, unchanged = Rig(fake_time, "copy/m30n40/f32", 16), [True], {}, []
 
     def copy(operands):
         if evicted:
             evicted.clear()
             kept.update({id(each): each.flat["a"].copy() for each in rig.sets})
-        operands.flat["b"][:] = kept[id(operands)]
+        elif rig.device.evict.called:
+            unchanged.append(np.array_equal(kept[id(operands)], operands.flat["a"]))
+        operands.flat["b"][:] = operands.flat["a"] if compares else kept[id(operands)]
 
     rig.device.evict.side_effect = lambda: evicted.append(True)
-    assert "expected" in rig.warmed(act=copy, cold=True, evict=True, sums=True, samples=MIN_SAMPLES).wrong
+    series = rig.warmed(act=copy, cold=True, evict=True, sums=True, samples=MIN_SAMPLES)
+    assert len(unchanged) >= MIN_SAMPLES
+    assert not any(unchanged)
+    assert ("expected" in series.wrong) == (not compares)
 
 
 def test_every_call_of_a_hot_batch_is_timed_in_stretches_of_random_length(rig):
