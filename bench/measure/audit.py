@@ -15,9 +15,10 @@ from kernelmark.bench.measure.stats import MIN_SAMPLES
 from kernelmark.bench.measure.timing import settle
 from kernelmark.bench.measure.turns import WINDOW_S
 
-#: The accepted ratio of a call's time on new values to its time on values that it has seen; the fewest batches timed
-#: call by call; the most samples taken to get single calls on both kinds of values.
-SPARED_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 12, 400
+#: The accepted ratio of a call's time to that of a call that can spare work. SEEN_RATIO: of single calls on new values
+#: to those on values seen before, which are prepared alike. Next, the fewest batches timed call by call, and the most
+#: samples taken to get single calls on both kinds of values.
+SPARED_RATIO, SEEN_RATIO, LEAST_ALONE, MOST_SAMPLES = 2.0, 1.25, 12, 400
 #: For an honest kernel, chance decides which call of a pair is faster, so the second is slower by SPARED_RATIO in at
 #: most HONEST_SHARE of pairs. Next, the probability of accusing an honest kernel, and of missing one that spares work.
 HONEST_SHARE, FALSE_ALARM, MISS = 0.5, 1e-5, 0.01
@@ -76,7 +77,7 @@ def _spared_work(series: Series) -> str | None:
         return None
     mark = series.mark()
     pairs = _pairs(series.known_s, series.new_s, series.sample if series.cuts else series.take_pair)
-    spares = _spares(pairs)
+    spares = _spares(pairs, ratio=SEEN_RATIO)
     series.forget(mark)
     if not spares:
         return None
