@@ -46,14 +46,14 @@ def _turn(item: pytest.Item) -> int:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send the number of tests left out from a process of pytest-xdist to the one that prints it."""
+    """Send the number of omitted tests from a worker of pytest-xdist to the process that prints it."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left"] = session.config.stash.get(LEFT, 0)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Receive the number from a process of pytest-xdist; it is the same in all processes."""
+    """Receive the number of omitted tests from a worker of pytest-xdist; all workers send the same number."""
     node.config.stash[LEFT] = getattr(node, "workeroutput", {}).get("left", 0)
 
 

@@ -2,10 +2,10 @@
 
 Files with kernels or operations import the names of `kernelmark.public`; `load` and `measure` are for programs and
 notebooks. All are loaded on first use, since the pytest plug-in and `--help` need none. `bench`, `kernels` and `cuda`
-beside this file are links to the folders of these names at the top of the repository; in a wheel they are folders.
+next to this file are links to the folders of these names at the top of the repository; in a wheel they are folders.
 """
 
-TYPE_CHECKING = False  # instead of that of `typing`, which takes long to load
+TYPE_CHECKING = False  # not imported from `typing`, which is slow to load
 if TYPE_CHECKING:
     from typing import Any
 

@@ -1,6 +1,6 @@
 """The command: `python -m kernelmark`, and the script `kernelmark`.
 
-An interrupt ends it without a traceback from the start; `_signal` is loaded already, while `signal` imports more.
+Even at its start, an interrupt ends it without a traceback. `_signal` is loaded already; `signal` imports more.
 """
 
 import _signal  # type: ignore[import-not-found]

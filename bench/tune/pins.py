@@ -40,7 +40,7 @@ class PinnedCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Pins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The contents of the file of `--baseline`. commands: for each command line, the pins of its kernels."""
+    """The contents of the `--baseline` file. commands: for each command line, the pins of its kernels."""
 
     commands: dict[str, PinnedCommand]
 
@@ -111,7 +111,7 @@ def _changes(pinned: Found, figures: Found, why_unknown: str) -> Iterator[tuple[
         if name not in pinned:
             yield f"{name}: {_listed(now)}, not pinned", False
         elif name not in figures:
-            yield f"{name}: {why_unknown or 'not there now'}, pinned {_listed(before)}", True
+            yield f"{name}: {why_unknown or 'gone now'}, pinned {_listed(before)}", True
         for number, was in before.items() if name in figures else ():
             here, what = now.get(number), _WORDS.get(number, number)
             if here is None:

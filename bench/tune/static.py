@@ -1,7 +1,7 @@
 """Rank tiles of a CUDA kernel by their machine code, without a GPU. Nothing is timed.
 
-Tiles are ranked by their least time under a GPU's published limits. Tiles with equal times are run in the emulator, and
-ranked by the bound from its counts, then by warp instructions, then by occupancy.
+Tiles are ranked by a lower bound on their time from a GPU's published limits. Tiles with equal bounds are run in the
+emulator, and ranked by the bound from its counts, then by warp instructions, then by occupancy.
 """
 
 import math
@@ -33,7 +33,7 @@ ARCH = "sm_90a"
 
 
 class CompiledTile(NamedTuple):
-    """A compiled tile: a row of `inspect` for each launch, and the least time of its code in seconds, if known."""
+    """A compiled tile: a row of `inspect` for each launch, and a lower bound on its time in seconds, if known."""
 
     launches: list[InspectRow]
     bound_s: float | None
@@ -73,7 +73,8 @@ def rank(subject: Subject, arch: str, budget: int | None, seed: int) -> Ranked:
     if not isinstance(kernel, CudaKernel):
         raise UsageError(f"--static: {kernel.id} is not a CUDA kernel; omit --static to time its tiles")
     if not kernel.runs_on(arch):
-        raise UsageError(f"--static: {kernel.id} does not run on {arch}; it is for {kernel.archs or kernel.min_arch}")
+        needed = " or ".join(kernel.archs) or f"sm_{kernel.min_arch} or newer"
+        raise UsageError(f"--static: {kernel.id} does not run on {arch}, expected {needed}")
     most = budget or BUDGET
     others = [config for config in subject.tiles.configs if config != subject.tiles.default]
     drawn = others if len(others) < most else random.Random(seed).sample(others, most - 1)
@@ -137,7 +138,7 @@ def _built(
 
 
 def words(subject: Subject, ranked: Ranked, arch: str) -> str:
-    """Return text: the numbers of dropped tiles, and a table of the best, each by its launch of lowest occupancy."""
+    """Return text: how many tiles were dropped, and a table of the best; it shows the launch of lowest occupancy."""
     shown = ranked.tiles[:SHOWN]
     dropped = f"{ranked.spilling} spill, {ranked.failed} do not compile"
     tried = f"{count(ranked.tried, 'tile')} compiled for {arch}"

@@ -31,7 +31,7 @@ from kernelmark.bench.report.contest import Ratio
 from kernelmark.bench.report.format import count
 from kernelmark.bench.tune.search import limits_here
 
-#: The option value that stands for the file of this machine's device.
+#: The option value that means the file of this machine's device.
 AUTO = "auto"
 _FORMAT = 1
 _ANOTHER = "--tuned FILE names another"
@@ -61,7 +61,7 @@ class TileRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Return the key of the entry; each key has one entry."""
+        """Return the key of the entry; no two entries share a key."""
         return self.kernel, self.problem, self.threads
 
 
@@ -136,7 +136,7 @@ def keep(file: TileFile, key: tuple[str, str, int], entry: TileRecord | None) ->
 def with_tuned(plan: Plan, where: str, registry: Registry) -> tuple[Plan, list[str]]:
     """Return the plan with tiles from a file (`auto`: from the files of the plan's devices), and remarks.
 
-    Raises UsageError for a file that does not exist, is no file of tiles, or is for another device.
+    Raises UsageError for a file that does not exist, is not a file of tiles, or is for another device.
     """
     where = where if where == AUTO else str(Path(where).absolute())
     files = [file_of(where, device) for device in plan.devices]
@@ -157,7 +157,7 @@ def with_tuned(plan: Plan, where: str, registry: Registry) -> tuple[Plan, list[s
 
 
 def usable(entries: Sequence[TileRecord], registry: Registry) -> tuple[list[TunedTile], list[str]]:
-    """Return the tiles that are valid for the present kernels, and a text on each stale entry with the reason."""
+    """Return the tiles that are valid for the present kernels, and a text for each stale entry with the reason."""
     good, stale = [], []
     for entry in entries:
         if reason := _staleness(entry, registry):
@@ -198,7 +198,7 @@ def source_digest(kernel: Kernel) -> str:
 def sources_of(kernel: Kernel) -> dict[str, bytes]:
     """Return the files of a kernel's code by name: the .cu file with its headers, or Python modules."""
     files = _parts(kernel) if isinstance(kernel, CudaKernel) else [_module(kernel), *_parts(kernel)]
-    return {file.name: file.read_bytes() for file in reversed(files)}  # of files with one name, the nearer is kept
+    return {file.name: file.read_bytes() for file in reversed(files)}  # of files with the same name, keep the nearest
 
 
 def _module(kernel: Kernel) -> Path:

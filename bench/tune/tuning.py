@@ -262,7 +262,7 @@ class Tuning:
                 screen.costs([subject.tiles.default])
                 search(subject.tiles, screen.costs, choice, self._plan.seed)
                 self.screens.append(screen)
-        # Try each problem's best tiles on all, to find the best over the suite.
+        # Try each problem's best tiles on all problems, to find the best over the suite.
         best = dict.fromkeys(config for screen in self.screens for config in candidates(screen))
         searched, self.screens = self.screens, []
         for screen in searched:
@@ -286,7 +286,7 @@ class Tuning:
 
     def held(self, run_id: str) -> AbstractContextManager[None]:
         """Lock one of the runs against other processes while the context lasts. Raises UsageError."""
-        return held_run(self.rig.store.path, run_id, "take another --seed")
+        return held_run(self.rig.store.path, run_id, "use another --seed")
 
     @property
     def overall(self) -> Config | None:
@@ -330,7 +330,7 @@ class Tuning:
         return verdicts
 
     def _begun(self, plan: Plan, stage: str, unfinished: bool) -> Session:
-        """Return a session that resumes the latest run with exactly this plan, or one of a new run."""
+        """Return a session that resumes the latest run with exactly this plan, or else a session of a new run."""
         store, execute, suites = self.rig.store, self.rig.execute, [self._suite]
         wanted = msgspec.json.decode(msgspec.json.encode(plan))
         for run in reversed(store.runs()):

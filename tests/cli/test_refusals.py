@@ -168,7 +168,7 @@ REFUSED = [
     ("select", "select: got no PROBLEM, expected one problem"),
     ("verify conv/n1c2h5w5k3r3s3/f32/nc\udcff/fprop", "layout is 'nc\\udcff', expected one of nchw"),
     (f"select {NT} {NT}", "select: got 2 names, expected one problem"),
-    (f"select {NT}", "is not there; `kernelmark select --train RUN` makes it"),
+    (f"select {NT}", "does not exist; `kernelmark select --train RUN` makes it"),
     (f"select {NT} --test a", "--test: works only with --train; add --train"),
     (f"select {NT} --op gemm", "--kernels, --op, --problem or --status: works only with --train"),
     (f"select {NT} -o x", "-o x: applies only to --format"),

@@ -251,7 +251,7 @@ def test_headers_beside_the_source_belong_to_its_version(look, folder, place):
 
 def test_without_a_host_compiler_it_is_said_that_nothing_was_verified(look, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert "not verified: no GPU is here, and the emulator needs no-such-compiler" in look(SOURCE)
+    assert "not verified: there is no GPU, and the emulator needs no-such-compiler" in look(SOURCE)
 
 
 def test_a_launch_that_the_emulator_refuses_is_a_complaint(look):

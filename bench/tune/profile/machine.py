@@ -119,7 +119,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class TimeBound(msgspec.Struct, frozen=True):
-    """Lower bounds of the time. times: by known limit, the least seconds. limiting: the limit with the longest time.
+    """Lower bounds on the time. times: the least time in seconds by known limit. limiting: the limit with the longest.
 
     waves: the blocks of the main launch, divided by the blocks that the device holds at once. tail: the most blocks on
     a multiprocessor, divided by the average. The times of limits within a multiprocessor are multiplied by `tail`,
@@ -142,12 +142,12 @@ class TimeBound(msgspec.Struct, frozen=True):
 
 
 def bounds(work: Work, sass: Sass, device: Published) -> TimeBound:
-    """Return the least times on a device for the kernel's work with this machine code.
+    """Return lower bounds on the time for the kernel's work with this machine code on a device.
 
     The limit of issue slots assumes that all multiply-adds are in the main loop, which executes all its instructions.
     """
     main, loop = sass.main, sass.main.loop
-    clocks: dict[str, float] = {}  # of one multiprocessor that does all the work
+    clocks: dict[str, float] = {}  # if one multiprocessor did all the work
     if loop is not None and loop.useful:
         clocks["issue slots"] = work.multiply_adds / loop.multiply_adds * loop.instructions / SCHEDULERS
         if loop.mix.get("FFMA") and not any(opcode.startswith("DFMA") for opcode in loop.products):
@@ -330,7 +330,7 @@ def mix(main: LaunchCode) -> Iterator[Sequence[str]]:
     for kind, number in sorted(loop.mix.items(), key=lambda pair: -pair[1]):
         useful = "useful" if kind in USEFUL else ""
         yield kind, f"{number:,}", f"{number / loop.instructions:.1%}".replace("%", " %"), useful
-    yield "in all", f"{loop.instructions:,}", "", f"{loop.stall_cycles:,} stall cycles, {loop.waits:,} waits"
+    yield "total", f"{loop.instructions:,}", "", f"{loop.stall_cycles:,} stall cycles, {loop.waits:,} waits"
     if main.one_bank:
         share = f"{main.one_bank / loop.mix['FFMA']:.1%}".replace("%", " %")
         yield "register banks", f"{main.one_bank:,}", share, "of the FFMA read three registers of one bank"

@@ -227,7 +227,7 @@ def access_widths(codes: Iterable[Code]) -> dict[tuple[str, str], frozenset[int]
 def analyse(kernel: CudaKernel, problem: Problem, tile: Tile, arch: str, device: DeviceLimits) -> Sass:
     """Return the analysed machine code of a tile's launches; a function that is launched twice appears once.
 
-    device: the device to plan the launches for. Raises CompileError, Unsupported without compiler or nvdisasm.
+    device: the device to plan the launches for. Raises CompileError; Unsupported without a compiler or nvdisasm.
     """
     named, calls = disassembler(), dict(kernel.calls(problem, tile, device))
     cubin = compile_cubin(kernel.source, tuple(calls), arch, kernel.id)

@@ -25,7 +25,7 @@ from kernelmark.bench.tune.profile.machine import sections as of_machine
 from kernelmark.bench.tune.profile.sass import analyse
 
 TOTALS = (
-    TableColumn("in all"),
+    TableColumn("total"),
     TableColumn("counted", "right"),
     TableColumn("ideal", "right"),
     TableColumn("over ideal", wraps=12),
@@ -38,7 +38,7 @@ LINES = (
     TableColumn("over ideal", "right", wraps=5),
     TableColumn("wavefronts", "right"),
     TableColumn("over ideal", "right", wraps=5),
-    TableColumn("what they are", spare=2, wraps=20),
+    TableColumn("instructions", spare=2, wraps=20),
     TableColumn("source", spare=4, wraps=30),
 )
 
@@ -82,7 +82,7 @@ def sections(profile: Profile) -> Iterator[str]:
 
 
 def head(counts: Counts) -> Iterator[str]:
-    """Yield lines that name what was counted: the kernel with its tile, the problem and the launches."""
+    """Yield lines that name the counted kernel with its tile, the problem and the launches."""
     tile = f"@{counts.tile}" if counts.tile else ""
     yield paragraph(f"{counts.kernel}{tile} on {counts.problem} as planned for {counts.arch}: counted, not timed")
     for launch in counts.launches:
@@ -104,11 +104,11 @@ def totals(counts: Counts) -> Iterator[Sequence[str]]:
     yield from (_row(f"  {name}s", number) for name, number in total.others.items())
     yield _row("global memory: sectors", total.sectors, total.least_sectors, "uncoalesced accesses")
     if total.global_requests:
-        yield "  sectors a request", digits(total.sectors / total.global_requests), "", ""
+        yield "  sectors per request", digits(total.sectors / total.global_requests), "", ""
     yield _row("shared memory: wavefronts", total.wavefronts, total.least_wavefronts, "bank conflicts; pad the tile")
     if total.serial_lanes:
         atomics = sum(number for name, number in total.stores.items() if name.startswith("atomic"))
-        yield _row("atomics: lanes in turn on one word", total.serial_lanes, atomics)
+        yield _row("atomics: lanes serialised on one word", total.serial_lanes, atomics)
     least = counts.traffic_bytes
     for name, moved in _moved(counts):
         yield f"to and from {name}", size(moved), size(least), _ratio(moved, least)

@@ -110,6 +110,6 @@ def plugins_of(where: str, threads: Sequence[int], mode: str, registry: Registry
     alike = [m for _, m in models if (m.device != "cpu" or (m.threads,) == tuple(threads)) and m.mode == mode]
     if not alike:
         setting = f"{', '.join(map(str, threads))} thread{'s' * (tuple(threads) != (1,))}, {mode}"
-        subjects = "; ".join(f"{path} is of {model.subject}" for path, model in models) or "there is none"
+        subjects = "; ".join(f"{path} is for {model.subject}" for path, model in models) or "there is none"
         raise UsageError(f"--select {where}: {subjects}; expected {setting}; `kernelmark select --train RUN` makes one")
     return [str(kept_plugin(_PLUGIN.format(op=model.op, text=as_json(model)))) for model in alike]

@@ -193,5 +193,5 @@ def _macro(prefix: str, name: str, word: str) -> str:
 
 
 def _comment(text: str) -> str:
-    """Return a text with `?` for characters that could end or change a comment in C or a string in Python."""
+    """Return a text with `?` in place of characters that could end or change a C comment or a Python string."""
     return one_line(re.sub(r"[^\w .,:;()\[\]@%/+-]|[^\x20-\x7e]", "?", text))

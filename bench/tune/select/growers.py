@@ -95,8 +95,8 @@ def at_leaves(node: TreeNode, features: Array, rows: Array | None = None) -> Ite
         yield from at_leaves(side, features, rows[mask])
 
 
-#: CAP: costs are capped at this value, since such kernels are never chosen. RIDGE: a coefficient's penalty per problem,
-#: times the square of its degree. OWN: a factor on the degree of coefficients for a single name on an axis.
+#: CAP: costs are capped at this value, since slower kernels are never chosen. RIDGE: a coefficient's penalty per
+#: problem, times the square of its degree. OWN: a factor on the degree of coefficients for a single name on an axis.
 CAP, RIDGE, OWN = float(np.log(3)), 3e-3, 2.0
 
 

@@ -185,7 +185,7 @@ def _complaints(model: Model, registry: Registry) -> Iterator[str]:
     if model.format != _FORMAT:
         yield f"has format {model.format}, expected {_FORMAT}"
     if model.op not in registry.operations:
-        yield f"is of {model.op!r}, which is no operation"
+        yield f"is for {model.op!r}, which is not an operation"
         return
     kind, kernels = registry.operations[model.op], set(model.kernels)
     for what, names in (("inputs", model.inputs), ("ranges", list(model.ranges))):
@@ -201,7 +201,7 @@ def _complaints(model: Model, registry: Registry) -> Iterator[str]:
     if unknown := sorted(model.words.keys() - words | model.fixed.keys() - words - set(others_of(kind))):
         yield f"has an axis {unknown[0]!r}, which no selector of {model.op} has"
     if any(len(set(values)) != len(values) for values in (model.kernels, *model.words.values())):
-        yield "has a name twice"
+        yield "contains a name twice"
     space = space_in(model, registry)
     if unknown := [n.expression for n in model.tree if n.expression and n.expression not in space.texts]:
         yield f"compares {unknown[0]!r}, which is not an expression of {model.op}"
@@ -248,7 +248,7 @@ def kept(problem: Problem, where: str, registry: Registry) -> Model:
     files = [file_of(problem.op, device_name(device), where) for device in devices_present()]
     path = next(filter(Path.exists, files), None)
     if path is None:
-        raise UsageError(f"{files[0]}: is not there; `kernelmark select --train RUN` makes it from the rows of a run")
+        raise UsageError(f"{files[0]}: does not exist; `kernelmark select --train RUN` makes it from the rows of a run")
     model = read(path, registry)
     require_here(path, model)
     if model.op != problem.op:

@@ -44,14 +44,14 @@ class ModelSetting(NamedTuple):
 #: The words for the error if rows differ in a field: the plural of its values, and the remedy.
 _WORDS = {
     "op": ("operations", "--op chooses one"),
-    "device": ("devices", "--kernels chooses those of one"),
-    "device_name": ("devices", "train on the runs of one"),
-    "host": ("hosts", "train on the runs of one"),
+    "device": ("devices", "--kernels chooses one device's kernels"),
+    "device_name": ("devices", "train on one device's runs"),
+    "host": ("hosts", "train on one host's runs"),
     "threads": ("numbers of threads", "measure with one: `kernelmark run --threads N`"),
-    "mode": ("modes", "train on the runs of one"),
-    "isa": ("instruction sets", "train on the runs of one"),
+    "mode": ("modes", "train on runs in one mode"),
+    "isa": ("instruction sets", "train on runs with one set"),
     "dtype": ("storage types", "--problem '*/f32/*' chooses one"),
-    "precision": ("precisions", "--kernels chooses the kernels of one"),
+    "precision": ("precisions", "--kernels chooses kernels of one precision"),
 }
 
 

@@ -58,8 +58,8 @@ def remarks(model: Model) -> list[str]:
     parts = [cost.noise] if cost.noise else []
     if cost.processes < 2:
         parts.append(
-            "Some rows have one process, whose samples choose and time the oracle's kernels, so it looks too fast. "
-            "`kernelmark run SUITE --processes 5` measures in several."
+            "Some rows have one process, whose samples choose and time the oracle's kernels, so the oracle looks too "
+            "fast. `kernelmark run SUITE --processes 5` measures in several."
         )
     if REGISTRY.operations[model.op].features.libraries and not any(line.way == LIBRARY for line in cost.lines):
         parts.append("The library's own choice has no row in these runs; `kernelmark doctor` reports what is missing.")

@@ -86,7 +86,7 @@ def _of_itself(case: EmulatedCase, trips: dict[Loop, int]) -> tuple[str, list[De
     work, needed = problem.flop + problem.traffic_bytes, problem.footprint_bytes
     not_run = f"{problem.id} itself was not run: "
     if needed > HELD_BYTES:
-        return f"{not_run}its operands have {size(needed)}, expected at most {size(HELD_BYTES)}", []
+        return f"{not_run}its operands take {size(needed)}, expected at most {size(HELD_BYTES)}", []
     sample, extent = {}, "all blocks"
     if work > SECONDS_WORTH:
         blocks = math.prod(extents(calls[0][1].grid))

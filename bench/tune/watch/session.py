@@ -34,7 +34,7 @@ def change_table(now: Counts, before: Counts | None) -> str:
     lines = [(name, _changed(new, old[name])) for name, new in _figures(now)]
     ran = sum(launch.run_blocks for launch in now.launches)
     blocks = sum(launch.blocks for launch in now.launches)
-    of = f"all of {blocks:,} blocks" if ran == blocks else f"{ran:,} of {blocks:,} blocks, which stand for all"
+    of = f"all of {blocks:,} blocks" if ran == blocks else f"{ran:,} of {blocks:,} blocks, which represent all"
     return table((TableColumn("counted"), TableColumn(of)), lines)
 
 
@@ -212,7 +212,7 @@ class WatchSession:
     def _emulated(self, tried: Tried) -> str:
         emulated = emulate(self.registry, self._of(tried.version), self.problem, self.device)
         if emulated.skipped:
-            return f"not {'emulated:' if self.comparison else 'verified: no GPU is here, and'} {emulated.skipped}"
+            return f"not {'emulated:' if self.comparison else 'verified: there is no GPU, and'} {emulated.skipped}"
         tried.judged = True
         if emulated.refused:
             tried.against.append("refused by the emulator")
