@@ -31,7 +31,7 @@ Group = tuple[tuple[str, ...], int, str]
 
 
 class BenchmarkItem(msgspec.Struct, frozen=True):
-    """One test item: one kernel of a job; the other kernels of the job have items of their own."""
+    """One test item, for one kernel of a job; the job's other kernels have their own items."""
 
     planned: PlannedJob
     problem: str

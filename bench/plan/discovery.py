@@ -1,6 +1,6 @@
 """Find kernels in the folder `kernels`, in entry points of installed packages, and in files given with --plugin.
 
-All modules below `kernels/<operation>/`, also in subfolders, are imported, except those that begin with an underscore.
+All modules below `kernels/<operation>/`, subfolders included, are imported, unless their names begin with `_`.
 """
 
 import builtins

@@ -81,7 +81,7 @@ NUMERICS = {
     # FP32 and FP64, by Strassen's algorithm or Winograd's variant of it, which multiply blocks of half the size.
     "strassen": Numerics(0.0, 2.0**-24),
     "strassen64": Numerics(0.0, 2.0**-53),
-    # FP32 and FP64, by the definition of the discrete Fourier transform, whose sums have as many terms as points.
+    # FP32 and FP64, by the definition of the discrete Fourier transform, whose sums have one term per point.
     "dft": Numerics(0.0, 2.0**-24),
     "dft64": Numerics(0.0, 2.0**-53),
     # FP32; only a bit or a byte per element is sent, and the rest is kept and added to the next gradient.

@@ -44,7 +44,7 @@ def place(error: BaseException, file: str | None = None) -> str:
 
 
 def unknown(word: str, known: Iterable[str]) -> str:
-    """Return `is unknown, expected one of layout, m; did you mean layout?`; no question if no name is similar."""
+    """Return `is unknown, expected one of layout, m; did you mean layout?`, without the question if none is similar."""
     names = sorted(known)
     return f"is unknown, expected one of {', '.join(names)}{meant(word, names)}"
 

@@ -39,7 +39,7 @@ class Kernel:
 
     domain: by axis of the problem, the accepted values (`dtypes=("f32",)` is `{"dtype": ("f32",)}`). supports:
     returns why it cannot take a problem inside its domain, or None. modules: the modules that must be importable.
-    threaded: whether it uses more than one CPU thread. order: `F` for kernels that read the same buffers as
+    threaded: whether it uses more than one CPU thread. order: `F` for kernels that interpret the buffers as
     column-major matrices. library_scratch: bytes that the library allocates internally, as a function of the problem.
     library_version: a text for `versions` in addition to the modules, as a function of the problem, called after
     set-up. executed: floating-point operations of its algorithm, as a function of the problem (and of the tile if it
@@ -328,7 +328,7 @@ class CudaKernel(Kernel):
     """A hand-written kernel: a .cu file, an entry in it, and a plan of launches.
 
     source: path below `cuda/`, or an absolute path. entry: C++ name expression in which `{BM}` is a tunable and
-    `{op_a}` an attribute of the problem. min_arch: the least compute capability, times ten. archs: the only
+    `{op_a}` an attribute of the problem. min_arch: the lowest compute capability, times ten. archs: the only
     architectures that can run the kernel; empty if `min_arch` decides. alignment: of every operand's address, in bytes;
     16 allows the widest access. emulated: None if the tests emulate the kernel; otherwise the reason why they cannot.
     spills: the reason why the kernel may spill registers or use stack; without a reason the tests forbid that.

@@ -10,7 +10,7 @@ class DeviceLimits:
     """The limits of a device that a plan of launches may use.
 
     capability: compute capability times ten. sm_threads, sm_blocks, sm_shared_bytes: limits of a multiprocessor.
-    block_shared_bytes: the most shared memory of a block, static and dynamic. reserved_shared_bytes: shared memory that
+    block_shared_bytes: a block's limit of shared memory, static and dynamic. reserved_shared_bytes: shared memory that
     the system reserves for each block.
     """
 

@@ -26,7 +26,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """The verdict on outputs. reason: why they are wrong; None if they are right.
 
     max_error: the absolute error of the element whose error is closest to its bound. error_bound: that element's bound.
-    compression_error: for compressed gradients, the squared norm of the unsent part divided by that of the whole.
+    compression_error: for compressed gradients, the squared norm of the unsent part over that of the whole gradient.
     """
 
     max_error: float | None = None

@@ -127,8 +127,8 @@ def make_result(
 ) -> Result:
     """Return the row for a measurement. A result that is not `ok` gets no times, rate or speedup.
 
-    Each column takes its value from the first of these objects that has an attribute of its name: measurement, job,
-    planned job, problem, kernel.
+    Each column's value is from the first of these objects that has an attribute with the column's name: measurement,
+    job, planned job, problem, kernel.
     """
     values: dict[str, Any] = {"layout": ""}  # not every operation has a layout
     for source in (kernel, problem, planned, planned.job, measured):

@@ -113,7 +113,7 @@ class RunFacts(TypedDict):
 
 
 class RowCount(NamedTuple):
-    """The number of a run's rows with this status, device name and `disturbed`. timed: those with a median."""
+    """The number of a run's rows with this status, device name and `disturbed`. timed: the rows with a median."""
 
     status: str
     device_name: str

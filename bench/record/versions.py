@@ -40,7 +40,7 @@ class KernelVersion(msgspec.Struct, frozen=True, kw_only=True):
 
     right: whether its result is correct, or None if it was not verified. arch: the GPU architecture to which registers
     and spill_bytes apply. time_s, low, high: the median time and its interval in seconds, or None without timing.
-    compared: its speedups over the previous version and the baseline or vendor's kernels, if the same job timed them.
+    compared: its speedups over the previous version and over the baseline or vendors' kernels timed in the same job.
     """
 
     kernel: str

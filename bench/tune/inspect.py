@@ -100,7 +100,7 @@ def tile_rows(kernel: Kernel, problem: Problem, archs: Sequence[str]) -> list[In
 
 
 def space_text(kernel: Kernel, problem: Problem, device: DeviceLimits) -> str:
-    """Return text: how many tiles the kernel can have, how many are valid for the problem, and why others are not."""
+    """Return text: how many tiles the kernel can have, how many are valid for the problem, and why the others fail."""
     if not kernel.tunables:
         return f"{kernel.id} has no tunables"
     tiles, tile = Space(kernel, problem, device).count(), kernel.tile_for(problem, device)

@@ -187,7 +187,7 @@ def _staleness(entry: TileRecord, registry: Registry) -> str | None:
 def source_digest(kernel: Kernel) -> str:
     """Return a hash of the sources that determine a kernel's speed: its module, its .cu file and their headers.
 
-    For a CPU kernel, modules `_*.py` in its folder and in those above are included. Stored tiles and recorded runs
+    For a CPU kernel, modules `_*.py` in its folder and its parents are included. Stored tiles and recorded runs
     hold this hash, so its computation must not change. The digest of bench/measure/sources.py is better, since it
     ignores formatting and moved files.
     """

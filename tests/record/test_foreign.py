@@ -288,10 +288,10 @@ OWN |= {"layout": "", "reason": "", "time_s_median": "0.5"}
 @pytest.mark.parametrize(
     ("column", "value", "refusal"),
     [
-        ("time_s_median", "nan", "line 2: time_s_median is 'nan', expected a finite number, or no text"),
+        ("time_s_median", "nan", "line 2: time_s_median is 'nan', expected a finite number, or an empty cell"),
         ("time_s_median", "0.0", "time_s_median is 0.0, expected seconds above 0"),
         ("time_s_median", "٣", "time_s_median is '٣', expected a finite number"),
-        ("status", "wrong", "time_s_median is 0.5, expected none in a row that is 'wrong'"),
+        ("status", "wrong", "time_s_median is 0.5, expected no time in a row that is 'wrong'"),
         ("time_s_min", "0.75", "time_s_min is 0.75, expected at most time_s_median, 0.5"),
         ("time_s_std", "-0.1", "time_s_std is -0.1, expected 0 or more"),
         ("samples", "-3", "samples is '-3', expected an integer from 0"),
@@ -353,5 +353,5 @@ def test_lines_with_and_without_quotes_are_read_as_csv_reader_reads_them(tmp_pat
 def test_a_wrong_number_far_down_is_named_with_its_line(tmp_path, refused):
     rows = [*({**OWN, "problem": f"p{i}"} for i in range(5)), {**OWN, "time_s_median": "1-2"}]
     (tmp_path / "own.csv").write_text("".join(",".join(line) + "\n" for line in (OWN, *(row.values() for row in rows))))
-    line = "line 7: time_s_median is '1-2', expected a finite number, or no text"
+    line = "line 7: time_s_median is '1-2', expected a finite number, or an empty cell"
     assert refused(tmp_path / "own.csv").endswith(line)

@@ -132,7 +132,7 @@ def _number(text: str, column: str, where: str) -> int | float:
     whole = KINDS[column] is int
     valid = (_COUNT if whole else _NUMBER).fullmatch(text) and abs(float(text)) < (2**63 if whole else math.inf)
     if not valid:
-        expected = "an integer from 0, or no text" if whole else "a finite number, or no text"
+        expected = "an integer from 0, or an empty cell" if whole else "a finite number, or an empty cell"
         raise UsageError(f"{where}: {column} is {text!r}, expected {expected}")
     return int(text) if whole else float(text)
 

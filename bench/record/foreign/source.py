@@ -229,7 +229,7 @@ def _impossible(columns: Columns) -> Iterator[Wrong]:
         yield from _first(columns, name, lambda value: value <= 0, "seconds above 0")
         pairs = enumerate(zip(columns.get(name, ()), columns.get("status", ()), strict=False))
         failed = ((at, status) for at, (value, status) in pairs if value is not None and status != Status.OK)
-        yield from islice(((at, name, f"none in a row that is {status!r}") for at, status in failed), 1)
+        yield from islice(((at, name, f"no time in a row that is {status!r}") for at, status in failed), 1)
     for name in NOT_NEGATIVE:
         yield from _first(columns, name, lambda value: value < 0, "0 or more")
     for low, high in _ORDERED:

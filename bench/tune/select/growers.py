@@ -220,7 +220,7 @@ def _around(rng: "np.random.Generator", known: Array, inputs: int) -> Array:
 
 
 def _settled(node: TreeNode, rows: Array, features: Array) -> TreeNode:
-    """Return the tree with the measured problems, `rows`, at its leaves, without splits that separate none of them."""
+    """Return the tree with the measured problems, `rows`, at its leaves; a split with all on one side is removed."""
     if node.below is None or node.above is None:
         return node._replace(rows=rows)
     is_below = features[rows, node.feature] <= node.threshold

@@ -34,7 +34,7 @@ def drawn(families: Array) -> Array:
 def share(logs: Array, draws: Array) -> Share:
     """Return the geometric mean from logarithms, ignoring NaN; if there are several families, also its interval."""
     mean = float(np.exp(np.nanmean(logs)))
-    if np.ptp(draws) == 0:  # all draws have the only family
+    if np.ptp(draws) == 0:  # there is only one family
         return Share(mean, None, None)
     low, high = np.exp(np.nanpercentile(_ratios(logs, np.ones_like(logs), draws), (2.5, 97.5)))
     return Share(mean, float(low), float(high))

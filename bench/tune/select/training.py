@@ -87,7 +87,7 @@ class Times(NamedTuple):
 def read_times(store: Reader, registry: Registry, run_ids: Sequence[str], selected: bool = False) -> Times:
     """Return the times of runs. selected: include the selector's rows. Raises UsageError if settings differ.
 
-    Kernels that read the buffers as column-major matrices compute another product, and are left out.
+    Kernels that interpret the buffers as column-major matrices compute another product, and are left out.
     """
     medians: dict[tuple[str, str], list[float]] = defaultdict(list)
     rows: dict[tuple[str, str], Result] = {}
@@ -149,7 +149,7 @@ def words_of(kind: type[Problem]) -> tuple[str, ...]:
 
 
 def others_of(kind: type[Problem]) -> tuple[str, ...]:
-    """Return the axes that no expression contains. On these, all problems of a model must have the same value."""
+    """Return the axes that no expression contains, on each of which all problems of a model must have one value."""
     contained = {*inputs_of(kind), *kind.sizes, *words_of(kind), *kind.features.held}
     return tuple(name for name in kind.axes() if name not in contained)
 

@@ -178,7 +178,7 @@ def bugs(findings: Sequence[Defect]) -> list[Bug]:
     """Return the bugs without duplicates, in order of appearance.
 
     Reports of one family that share a line are one bug; races that share a line come from the same missing barrier.
-    If a case has a report, its wrong result is taken for a consequence, not for a separate bug.
+    If a case has a report, its wrong result counts as a consequence, not as a separate bug.
     """
     reported = {finding.case.id for finding in findings if finding.report}
     distinct: list[Bug] = []

@@ -29,7 +29,7 @@ from kernelmark.bench.tune.watch.versions import Files, Version, VersionTiming, 
 
 
 def change_table(now: Counts, before: Counts | None) -> str:
-    """Return a table of a version's totals, with the old value beside each changed one."""
+    """Return a table of a version's totals, with the old value next to each changed one."""
     old = dict(_figures(before or now))
     lines = [(name, _changed(new, old[name])) for name, new in _figures(now)]
     ran = sum(launch.run_blocks for launch in now.launches)
@@ -53,7 +53,7 @@ def _of_least(number: int, least: int) -> str:
 
 
 def resource_table(rows: Sequence[InspectRow], before: Sequence[InspectRow]) -> str:
-    """Return a table with a column for each launch, and old values beside changed ones. Sizes are in bytes."""
+    """Return a table with a column for each launch, and old values next to changed ones. Sizes are in bytes."""
     now, known = cells(rows), dict(zip((row.entry for row in before), cells(before), strict=True))
     pairs = [(new, known.get(row.entry, new)) for row, new in zip(rows, now, strict=True)]
     lines = [
