@@ -50,7 +50,7 @@ HEAD = r"""# Figures
 
 `kernelmark report --out out/report` draws every figure for which a run has data, as SVG and PDF in
 `out/report/figures/`. This page shows one figure of each kind, and names the run it comes from. The files are made for
-print: 85 mm wide, with 8-point letters. `python tools/figures.py` measures these runs and writes this page.
+print: 85 mm wide, with 8-point text. `python tools/figures.py` measures these runs and writes this page.
 
 The report also has tables for a paper. `out/report/tables/results.tex` holds a table of problems x kernels for each
 operation, with captions, labels, intervals and a mark on noisy cells. Files such as `results-gemm.tex` hold one
