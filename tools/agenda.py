@@ -26,8 +26,8 @@ SEEN = 0.25
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """A task of the agenda. value: relative worth of its answer; seconds: expected device time.
 
-    kind: selects the code that carries it out. basis: the source of `seconds`; assumed: whether this is a rule, not an
-    earlier run. problems, kernels, processes, mode and max_time_s: the jobs, if jobs measure it. baseline: the kernel
+    kind: selects the code that carries it out. basis: the source of `seconds`; assumed: whether `basis` is a rule, not
+    an earlier run. problems, kernels, processes, mode, max_time_s: the jobs, if jobs measure it. baseline: the kernel
     that the others are compared with. group: the heading of its rows in the report. detail: data for its kind.
     """
 
@@ -52,7 +52,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a task. state: `done`, or `failed` with the reason in `text`; run: the run with its rows, or "".
 
-    digest: the task's digest when it was carried out, or "" if it is unknown; then the task stays open.
+    digest: the task's digest when it was carried out, or "" if that is unknown, which leaves the task open.
     """
 
     digest: str
@@ -106,7 +106,7 @@ def read(folder: Path, device: str = "") -> Agenda:
     except msgspec.DecodeError as error:
         raise UsageError(f"{path}: {error}; expected an agenda as `make gpu` writes it") from None
     if device and agenda.device != device:
-        raise UsageError(f"{path}: is of {agenda.device}, expected {device}; --out names another folder for reports")
+        raise UsageError(f"{path}: is for {agenda.device}, expected {device}; --out names another folder for reports")
     return agenda
 
 
@@ -124,7 +124,7 @@ def is_open(task: Task, agenda: Agenda) -> bool:
 
 
 def timed(tasks: Iterable[Task], agenda: Agenda) -> list[Task]:
-    """Return the tasks, with the time that a task took before, if it was measured, as its `seconds`."""
+    """Return the tasks, with `seconds` replaced by the time that a task took before, if it was measured."""
     known = {name: a.seconds for name, a in agenda.answers.items() if a.state == "done" and a.seconds}
     return [
         msgspec.structs.replace(task, seconds=known[task.name], assumed=False, basis="the time that it took before")

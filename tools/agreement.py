@@ -29,7 +29,7 @@ def compare(kernels: Sequence[str], until_s: float) -> Iterator[str]:
     for kernel, reply in answers("agreement", kernels, silence_s, until_s):
         if isinstance(reply, Lost) and now() >= until_s:
             break
-        if isinstance(reply, Lost):  # if the process died, that is the verdict; if it was ended, there is none
+        if isinstance(reply, Lost):  # a process that died is a verdict; one that was ended for its time is not
             reply = f"{NOT_FINISHED if reply.reason.startswith('ended after') else 'differ'}: {reply.reason}"
         yield f"{kernel}: {reply}"
 

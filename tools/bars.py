@@ -80,7 +80,7 @@ PROMISES = (
     Promise("report.memory", "report of 10,000 rows", "<=", 500, "MB"),
     Promise("report.page", "page of 100,000 rows", "<", 20, "MB"),
     Promise("report.filter", "filters of a page of 100,000 rows", "<", 200, "ms"),
-    Promise("merge.rate", "rows a second of merge, also if nothing is new", ">=", 20_000, "", "cluster.md"),
+    Promise("merge.rate", "rows a second of merge, even if none is new", ">=", 20_000, "", "cluster.md"),
     Promise("merge.memory", "merge of 100,000 rows", "<", 200, "MB", "cluster.md"),
     Promise("merge.differ", "cases in which merged shards and a whole run differ", "<=", 0, "", "cluster.md"),
     Promise("executor.gain", "two workers over one on jobs that sleep 50 ms", ">=", 1.6, "x", "cluster.md"),

@@ -139,7 +139,7 @@ LAYERS = {
 
 
 def conv() -> Found:
-    """Compare our fastest kernel, without FFTs of whole images (FULL), with oneDNN, and tiled FFTs with FULL."""
+    """Compare our fastest kernel except FULL (FFTs of whole images) with oneDNN, and compare tiled FFTs with FULL."""
     registry, missing = discover(), module_missing("torch")
     for name, problem in LAYERS.items():
         parsed = registry.problem(problem)
@@ -184,7 +184,7 @@ def compiled(problem: Problem) -> list[Kernel]:
 
 
 def _calls() -> Iterator[tuple[str, str]]:
-    """Yield each kernel with one problem for each of its separately compiled codes."""
+    """Yield each kernel with one problem for each of its separately compiled variants."""
     seen = set()
     for name in COMPILED:
         for kernel in compiled(discover().problem(name)):
@@ -204,7 +204,7 @@ def _setup_s(problem: str, kernel: str) -> float:
 
 SUITE, CEILING = "resnet50", ("fma/n12288k8192/f32", "fma/numba.fma")
 ROUNDS_OF_THREADS, LEAST_QUIET, LEAST_CALLS, LEAST_S = 15, 9, 3, 4e-3
-#: The percentile of the ceiling's gains that counts as its full gain, and the least share of it in a quiet round.
+#: The percentile of the ceiling's gains that counts as its full gain, and the least share of that in a quiet round.
 BEST, QUIET = 90, 0.9
 #: The fewest operations of a layer for which a share is promised.
 LEAST_FLOP = 50e6

@@ -223,7 +223,7 @@ def killed(parsl_run: Run) -> tuple[int, str]:
             break
     cases = recorded(parsl_run.db)
     doubled, missing = len(cases) - len(set(cases)), JOBS - len(set(cases))
-    text = f"{times} kills, {lost} lost, {doubled} doubled, {missing} of {JOBS} missing, {stalls} stalls ended by hand"
+    text = f"{times} kills, {lost} lost, {doubled} doubled, {missing} of {JOBS} missing, {stalls} stalls ended"
     return lost + doubled + missing + (KILLS - times), text
 
 

@@ -37,7 +37,7 @@ MEASURED = (
 
 
 class Row(NamedTuple):
-    """A made-up row of a GEMM: its sizes, the kernel's name, and its time in seconds."""
+    """A made-up row of a GEMM: its sizes and layout, the kernel's name, and the time in seconds."""
 
     sizes: tuple[int, int, int]
     layout: str

@@ -15,7 +15,7 @@ def browser_missing() -> str | None:
     if find_spec("selenium") is None:
         return "selenium is not installed; pip install selenium"
     if not (_first(BROWSERS) and _first(DRIVERS)):
-        return "there is no Chromium with its driver; apt-get install chromium chromium-driver"
+        return "Chromium or its driver is not installed; apt-get install chromium chromium-driver"
     return None
 
 

@@ -37,8 +37,8 @@ RECORD = ROOT / "tools" / "data" / "gpu-signatures.json"
 PACKAGES = ("cuda", "cudnn", "cupy", "nvmath", "pycuda", "pynvml")
 _DRIVER, _CUDNN = "cuda.bindings.driver", "kernels/conv/vendor/cudnn_frontend.py"
 _SETTING = r'settings\["(\w+)"\]'
-#: By module, function or instance (with `()`) of a package, its names in our modules that import a package. `api()` is
-#: the result of calling `api`; `ways.function` is a name in ways.py, even without an import.
+#: Maps modules, functions and instances (with `()`) of packages to their names in our modules that import packages.
+#: `api()` is the result of calling `api`; `ways.function` is a name in ways.py, even without an import.
 OWNERS = {
     "cuda.core.ObjectCode()": "from_cubin()",
     "cudnn": "cudnn_frontend._frontend()",
@@ -374,7 +374,7 @@ def main() -> int:
         versions = {"pycuda": recorded["versions"]["pycuda"]} | installed
         record = {"python": sys.version.split()[0], "versions": versions, "names": signatures}
         RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
-        print(f"{len(signatures)} names are bound, recorded in {RECORD.relative_to(ROOT)}")
+        print(f"{len(signatures)} names were found, and recorded in {RECORD.relative_to(ROOT)}")
         compile_kernels()
     return 1 if wrong else 0
 

@@ -84,7 +84,7 @@ def layers(suite: Suite, networks: Sequence[str]) -> list[Layer]:
         raise UsageError(f"{suite.name}: has no convolution, expected some; the suite conv-peers has four networks")
     for name in networks:
         if name not in known:
-            raise UsageError(f"--network {name}: is no network of {suite.name}; expected one of {', '.join(known)}")
+            raise UsageError(f"--network {name}: is not a network of {suite.name}; expected one of {', '.join(known)}")
 
     def place(layer: Layer) -> tuple[int, int, str, int]:
         network, n, layout, direction = layer.group

@@ -264,7 +264,7 @@ def replies(questions: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
 def counters(until_s: float, folder: Path, pairs: Sequence[Pair] = CHOSEN) -> list[Row]:
     """Read the counters of kernels until the deadline (monotonic clock), and save after each.
 
-    The caller holds the GPU. Pairs that were not measured have a row with the reason.
+    The caller holds the GPU's lock. Pairs that were not measured have a row with the reason.
     """
     rows: list[Row] = []
     metrics, refused = list(METRICS), ""
@@ -371,7 +371,7 @@ def sanitizer(kernels: Sequence[str], until_s: float) -> list[Check]:
     """Check kernels with memcheck and racecheck until the deadline (monotonic clock).
 
     Each kernel is launched on the smallest problem of its emulator sweep, and on the largest ragged one, which has
-    enough threads for races. The caller holds the GPU. Checks that were not made are listed with the reason.
+    enough threads for races. The caller holds the GPU's lock. Checks that were not made are listed with the reason.
     """
     checks: list[Check] = []
     registry, refused = discover(), ""

@@ -64,7 +64,7 @@ The report of a search by `kernelmark tune` also has a figure of the speed of ea
 
 
 class Shown(NamedTuple):
-    """A figure on the page: its kind, file, heading and caption, and the words and the origin of its run."""
+    """A figure on the page: its kind, file, heading and caption, and its run's command words and origin."""
 
     title: str
     name: str

@@ -76,7 +76,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
 
 
 class Made(msgspec.Struct):
-    """Tasks that `--plan` has made for a commit and a device's limits, since a slot would spend seconds on it."""
+    """Tasks that `--plan` has made for a commit and a device's limits, since making them takes seconds of a slot."""
 
     commit: str
     limits: dict[str, int]

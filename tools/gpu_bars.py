@@ -20,7 +20,7 @@ from kernelmark.bench.report.format import operation
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 FOUNDING = "m1024n2048k26752"
-#: The fresh processes that a verdict needs.
+#: The number of fresh processes that a verdict needs.
 PROCESSES = 3
 
 

@@ -96,7 +96,7 @@ class _Deadline(Progress):
 
 
 class Slot:
-    """State that the tasks of a process share: the registry, workers, and kernels that are left out."""
+    """The context that the tasks of a process share: the registry, workers, and kernels that are left out."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.folder = settings, Path(settings.folder)
@@ -125,7 +125,7 @@ class Slot:
         return Reply(done, run=run, cut=not whole, left_out=self._wary.left_out)
 
     def run(self, name: str, plan: Plan, jobs: list[PlannedJob], until_s: float) -> tuple[str, str, bool]:
-        """Measure jobs as a separate run; return its id, its statuses, and whether it was measured to its end."""
+        """Measure jobs as a separate run; return its id, its statuses, and whether it was measured completely."""
         whole, self._rows = False, dict[Entrant, str]()
         with Store(self.folder / STORE) as store:
             session = Session(store, [], plan, self._wary, known=self._known, command=f"make gpu: {name}")

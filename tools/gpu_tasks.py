@@ -292,7 +292,7 @@ class Tasks:
         return [gpu_bars.with_tile(name, tile, wanted, self._registry, self._limits) for tile in tiles]
 
 
-#: Kinds whose tasks share workers, a run and a question, since a fresh process takes seconds, and a case less than one.
+#: Kinds whose tasks share workers, a run and a question, since starting a process takes far longer than a case.
 BATCHED = ("verify", "emulator", "time")
 
 

@@ -246,7 +246,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
 
 
 def measure(db: Path, options: argparse.Namespace, until_s: float, current: bool | None) -> int:
-    """Measure the suites' cases that the store lacks by `kernelmark run`; return its exit status, or 0 to continue.
+    """Run `kernelmark run` on the suites' cases that the store lacks; return its exit status, or 0 to continue.
 
     current: whether the kernels are unchanged since the suites were answered; None if the suites never were.
     """

@@ -72,7 +72,7 @@ def test_a_kernel_is_left_out_until_the_task_that_lost_it_has_another_digest():
     ("text", "said"),
     [
         ('{"schema": 7}', "its schema is 7, expected 1"),
-        ('{"schema": 1, "device": "NVIDIA T4"}', "is of NVIDIA T4, expected NVIDIA H200"),
+        ('{"schema": 1, "device": "NVIDIA T4"}', "is for NVIDIA T4, expected NVIDIA H200"),
         ("[1]", "expected an agenda as `make gpu` writes it"),
         ('{"schema": 1, "answers": 3}', "expected an agenda as `make gpu` writes it"),
     ],

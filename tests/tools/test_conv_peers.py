@@ -123,7 +123,7 @@ def test_bad_input_gets_one_line(store, call):
     begin(store)
     times(store, 8, direct=1e-3)
     assert refusal("--network", "three") == (
-        "conv_peers: --network three: is no network of peers; expected one of one, two"
+        "conv_peers: --network three: is not a network of peers; expected one of one, two"
     )
     assert "'zz': is not a run" in refusal("--run", "zz")
     assert f"{ONEDNN} has no time (it has no row)" in refusal()

@@ -1,4 +1,4 @@
-"""A plug-in with kernels whose tunables change nothing, or the time by 5 %."""
+"""A plug-in with kernels whose tunables change nothing, or change the time by 5 %."""
 
 from typing import Any
 
