@@ -14,7 +14,7 @@ def fake_time(monkeypatch):
     fake = FakeTime()
     monkeypatch.setattr(timing, "time", fake)
     monkeypatch.setattr(timing, "resolution", lambda: 1e-7)
-    monkeypatch.setattr(sample, "LONGEST_PAUSE_S", 0.0)  # the fake clock ends no pause
+    monkeypatch.setattr(sample, "LONGEST_PAUSE_S", 0.0)  # a pause would never end by the fake clock
     monkeypatch.setattr(timing, "random", SimpleNamespace(uniform=lambda *_: 0.0))
     return fake
 

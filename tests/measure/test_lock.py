@@ -1,4 +1,4 @@
-"""State that processes share: locks of a GPU and of a run, and the board that records the call in progress."""
+"""What processes share: locks of a GPU and of a run, and the board that records the call in progress."""
 
 import fcntl
 import os

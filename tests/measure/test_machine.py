@@ -33,7 +33,7 @@ from kernelmark.bench.run.crashes import Workers
 from support.processes import write_files
 from support.runs import ONLY
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="pinning and /proc/self/task are Linux's")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="pinning and /proc/self/task exist only on Linux")
 
 
 TWO_NODES = (["0,4", "1,5", "2,6", "3,7"], ["0-1,4-5", "2-3,6-7"])
@@ -96,7 +96,7 @@ def test_only_threads_that_worked_count(monkeypatch):
     ],
 )
 def test_threads_count_that_have_worked_at_once(spent, cpus, count, monkeypatch):
-    """spent: the milliseconds, of ten, that each thread has worked, and has waited for a CPU."""
+    """spent: the milliseconds, out of ten, that each thread worked, and that it waited for a CPU."""
     times = {str(task): Spent(*(round(ms * 1e6) for ms in each)) for task, each in enumerate(spent)}
     monkeypatch.setattr(affinity, "_times", lambda processes: times)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(cpus))

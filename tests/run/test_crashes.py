@@ -94,7 +94,7 @@ REPLACED = [
     ("import sys; sys.modules['scipy.fft'] = numpy", "", "scipy.fft"),
     (SHADOWS, "", "scipy.cluster"),
 ]
-#: Prints the functions that each plug-in has replaced, in a fork each, since replacements are not undone.
+#: Prints the functions that each plug-in has replaced, each in its own fork, since replacements are not undone.
 FORKS = """
 import math, os, sys
 from kernelmark.bench.plan.discovery import discover
@@ -209,7 +209,7 @@ def test_the_victim_of_another_kernel_is_judged_again_alone_before_it_is_blamed(
     assert suffers.entropy != honest.entropy == spoils.entropy
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs a CPU beside the kernel's own")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs a CPU in addition to the kernel's")
 @pytest.mark.parametrize("name", ["another_cpu", "another_cpu_by_a_daemon"])
 def test_a_kernel_that_works_on_cpus_beyond_its_own_is_marked_and_has_no_ratio(measure, name):
     honest, another, prints = measure("honest", name, "prints")

@@ -156,7 +156,7 @@ def test_a_commit_file_holds_the_commit_of_the_checkout(tree, monkeypatch, compl
     assert write_commit_file(tree) == commit
     assert write_commit_file(tree) == commit  # writing the file does not make the checkout dirty
     (tree / "reports" / "file").write_text("published since")
-    assert write_commit_file(tree) == commit, "a run goes on after what it measured was published"
+    assert write_commit_file(tree) == commit, "a run can be resumed after its rows were published"
     (tree / "file").write_text("changed")
     assert write_commit_file(tree) == f"{commit}-dirty"
     shutil.rmtree(tree / ".git")
