@@ -42,7 +42,7 @@ def add(store, kernel, job, factor=1.0, problem=NT, rounds=ROUNDS, **values):
 def drifted(begun):
     """`run --threads 1,2` of two kernels that are equal, on a machine that is 10 % slower during the second job.
 
-    `tnn` has one thread alone, so it is measured in the first job and stands beside `matmul` in both.
+    `tnn` has only one thread, so it is measured in the first job, and compared with `matmul` in both contests.
     """
     add(begun, "gemm/numpy.matmul", "first", threads=1)
     add(begun, "gemm/openblas.tnn", "first", threads=1)
@@ -99,7 +99,7 @@ def test_the_page_says_which_lead_was_not_measured_in_turn_and_advises_nothing_b
 
 
 def test_the_fastest_are_those_that_others_were_slower_than(begun):
-    """A baseline that stands alone among its threads takes longer, and is not the fastest of anything."""
+    """A baseline that is the only kernel at its thread count takes longer, and is not the fastest of anything."""
     for kernel, factor, threads in (("numpy.matmul", 90.0, 16), ("numpy.matmul", 1.0, 2), ("openblas.tnn", 0.5, 2)):
         add(begun, f"gemm/{kernel}", "first", factor, threads=threads)
     leaders, of = findings.fastest(RunData(begun, "r1"))
@@ -222,7 +222,7 @@ def test_a_kernel_without_a_time_on_several_threads_has_no_rank_there_with_its_t
 @pytest.mark.parametrize(("first", "second"), [(1, 4), (4, 1)])
 @pytest.mark.parametrize("baseline", ["gemm/numpy.matmul", "gemm/some.single"])
 def test_no_contest_has_a_speedup_over_the_baseline_at_another_thread_count(store, baseline, first, second):
-    """A kernel of one thread runs in the first job alone; a baseline of one thread is the same row in all contests."""
+    """A kernel of one thread runs in only one job; a baseline of one thread is the same row in all contests."""
     begin(store, plan={**PLAN, "threads": [first, second]})
     kernels = {"gemm/numpy.matmul": (first, second), "gemm/some.single": (1,), "gemm/some.other": (1,)}
     for kernel, counts in kernels.items():
@@ -318,7 +318,7 @@ PROBLEM, OTHER = "gemm/m64n64k64/f32/NN", "gemm/m96n96k96/f32/NN"
 
 @pytest.fixture
 def measured(begun):
-    """Put rows of a GPU and of NumPy, the baseline of the run; return the baseline and speedup of each of the GPU's."""
+    """Put rows of a GPU and of NumPy, the baseline of the run; return the baseline and speedup of each GPU row."""
 
     def of(times, problem=PROBLEM, **more):
         ran(begun, "r1", times, problem, **more)
@@ -403,12 +403,12 @@ def test_problems_that_were_measured_in_turn_stay_together(store):
 
 
 RACES, PROCESSES, SAMPLES = 20, 5, 40
-#: What one process differs from the next by, and one sample from the next, as shares of the time.
+#: The standard deviation between processes and within one, as shares of the time.
 BETWEEN, WITHIN = 0.006, 0.02
 
 
 def race(seed, *times):
-    """The samples of contenders that take these times, by process: rounds share what disturbs the machine."""
+    """Return the samples of contenders that take these times, by process; all samples of a round share one drift."""
     rng = np.random.default_rng(seed)
     groups = [[] for _ in times]
     for _ in range(PROCESSES):

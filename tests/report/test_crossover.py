@@ -114,7 +114,7 @@ def test_a_problem_has_a_row_for_each_axis_along_which_a_kernel_takes_over_there
     assert len(rows) == len(contests) + 1
 
 
-#: Samples that neither 1.0 nor 2.0 is certainly faster than, round by round.
+#: Samples that, round by round, are not certainly faster or slower than the same samples in reverse order.
 NOISE = [0.7, 1.4, 0.9, 1.3, 0.8, 1.2] * 6
 
 
@@ -170,7 +170,7 @@ def test_distributions_of_operands_are_figures_and_sizes_that_share_the_axis_are
 
 
 def test_samples_in_turn_decide_which_of_two_kernels_leads_and_no_lead_is_below_one(suite, store, measured):
-    """The medians are the other way round: one kernel was slow in few rounds, the other in all but a few."""
+    """The medians have the opposite order: one kernel was slow in few rounds, the other in all but a few."""
     measured("conv/a.direct", 1, [1.0] * 40, time_s_median=0.9)
     measured("conv/a.other", 1, [0.5] * 40, time_s_median=1.0)
     (contest,) = crossover.standings(suite, store, "r1")
@@ -343,7 +343,7 @@ def test_planted_noise_shows_on_the_terminal_the_page_in_latex_and_in_csv(kernel
     assert done.returncode == 1, done.stderr
     rows = [row for row in csv_rows(tmp_path / "rows.csv") if was_noisy(row["disturbed"])]
     noisy = {row["kernel"].removeprefix("gemm/"): row["disturbed"] for row in rows}
-    # One row may have had its CPUs for itself.
+    # One row may have had its CPUs to itself.
     assert any("other processes used" in disturbed for disturbed in noisy.values())
     assert f"NOISY: {len(noisy)} of " in done.stdout
     assert set(re.findall(r"(numpy\.\w+) +~", done.stdout)) == set(noisy)

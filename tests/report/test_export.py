@@ -205,7 +205,7 @@ def test_csv_is_exact_and_that_for_a_spreadsheet_has_a_quote_before_what_would_b
     assert {name: inert[name] for name in inert if name not in COLUMNS} == written | quoted
 
 
-#: Numbers that have no unit, as they are counts, ratios and errors.
+#: Numbers that have no unit, since they are counts, ratios and errors.
 PLAIN = {
     *("schema", "threads", "samples", "speedup", "speedup_ci95_low", "speedup_ci95_high", "ratio", "ratio_ci95_low"),
     *("ratio_ci95_high", "compression_error", "max_error", "error_bound", "seed", "processes", "count", "outliers"),
@@ -215,7 +215,7 @@ PLAIN = {
 
 @pytest.fixture
 def arrow():
-    """Reads what was written. Without pyarrow a skip, in CI an error."""
+    """A reader of what was written. Without pyarrow the test is skipped; in CI it fails."""
     needed(None if find_spec("pyarrow") else "pyarrow is not installed; pip install 'kernelmark[export]'")
     return import_module("pyarrow.parquet")
 

@@ -17,7 +17,7 @@ from kernelmark.bench.report.figures.winners import TITLE, Panel, Spot, most_pla
 from kernelmark.bench.report.run_data import RunData
 from support.rows import BEYOND, DISTURBED, ceilings, fail, in_turn, many, put, varied
 
-#: Which take runs of their own: see the tests of the map of algorithms below, and the files of those of the others.
+#: Kinds that need runs of other contents: the map of algorithms is tested below, the others in their own files.
 OF_OTHERS = ["Which algorithm where", "Aggregation of gradients", "Data parallelism", "Over runs"]
 
 

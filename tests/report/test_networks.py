@@ -78,7 +78,7 @@ def exactly(low, median, high):
 
 
 def network(store, run_id="r1", name="net", without=(), **values):
-    """A batch of 0.1 s [0.09 s, 0.12 s]: a layer that the network has twice, forward and backward."""
+    """Put a batch of 0.1 s [0.09 s, 0.12 s]: a layer that the network has twice, forward and backward."""
     begin(store, run_id)
     for problem, part, third in ((FORWARD, "forward", 0.4), (TN, "backward", 0.3), (NN, "backward", 0.3)):
         store.add_layer(run_id, Layer(name, problem, part, 2))
@@ -176,8 +176,8 @@ def addition(store, kernel, w, median, n=WEIGHTS, run_id="r1", words="", **value
 
 
 def model(store, registry, workers=(4,), link=GRADIENT / 0.01, name="net"):
-    """The model; a gradient takes 10 ms on the link."""
-    with Store(store.path) as opened:  # of which `computed` selects rows
+    """Return the model of a network whose gradient takes 10 ms on the link."""
+    with Store(store.path) as opened:  # a separate Store, since `computed` restricts the rows that it returns
         return computed(opened, registry, ScalingQuestion(name, workers, link), None, None)
 
 
@@ -244,7 +244,7 @@ def test_sums_on_the_host_of_gradients_on_a_gpu_need_no_stated_link(store, regis
     assert (point.link_s, point.aggregation.median) == (0.0, 0.03)
 
 
-#: Elements of which an aggregation moves as much as the network below exchanges: outputs of two layers, inputs of one.
+#: The elements whose aggregation moves as much as the network below exchanges: outputs of two layers, inputs of one.
 EXCHANGED = (2 * 2000 + 500) // 2
 
 
@@ -283,7 +283,7 @@ def test_additions_are_taken_from_the_same_device_threads_and_mode_with_a_time_a
     addition(known, "cpu.ring", 4, 0.01, mode="hot")
     addition(known, "cuda.device", 4, 0.01, device="cuda", device_name="Some GPU")
     addition(known, "mine.gossip", 4, 0.01)
-    addition(known, "p2p.ring", 4, 0.01)  # what its GPUs send each other is in its time
+    addition(known, "p2p.ring", 4, 0.01)  # its time includes what its GPUs send each other
     fail(known, f"aggregate/w4n{WEIGHTS}/f32", "aggregate/cpu.int8", dims={"w": 4, "n": WEIGHTS})
     threads = {name: p.row.threads for (name, _), p in points(known, registry).items()}
     assert threads == {"host_serial": 1, "host_parallel": 2}

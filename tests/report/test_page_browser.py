@@ -87,7 +87,7 @@ def founding(store):
 
 @pytest.fixture(scope="module")
 def browser():
-    """A headless Chromium. Without one the test is skipped, in CI it fails."""
+    """A headless Chromium. Without one, the test is skipped; in CI it fails."""
     needed(browser_missing())
     with chromium() as driver:
         yield driver
@@ -116,7 +116,7 @@ def evil(store):
 
 @pytest.fixture
 def opened(browser, pages):
-    """Opens a page in a window, folded or not, and finds nothing in the console at the end."""
+    """Return a function that opens a page, folded or not; at the end, check that the console is empty."""
     browser.get_log("browser")
 
     def of(name, width=1300, scheme="light", fold=False):
@@ -332,7 +332,7 @@ def test_winners_are_outlined_in_the_heat_map(opened):
     assert page.find(".heat td.wins").text.startswith("~")
 
 
-#: What of a page of the docs is wider than the window, and whether letters are lighter than the paper.
+#: Returns the parts of a page of the docs that are wider than the window, and whether letters are lighter than paper.
 WIDE = r"""
 const room = document.documentElement.clientWidth;
 const wide = [...document.querySelectorAll("table, img, pre, h1, p")]

@@ -15,7 +15,7 @@ from support.compared import LOOSE, STEADY, add, begin, times
 from support.pages import valid
 from support.texts import text_of
 
-#: Times of eight runs relative to the first, the medians of processes, and the runs whose step is found.
+#: Times of eight runs relative to the first, the medians of processes, and the runs in which a step is found.
 SERIES = [
     ("steady", [1] * 8, STEADY, []),
     ("step", [1] * 4 + [1.3] * 4, STEADY, ["r5"]),
