@@ -13,7 +13,7 @@ from kernelmark.bench.plan.text import MOST
 from support.processes import at_work_in, command
 
 MAIN = "from kernelmark.bench.cli import main; main()"
-#: The command, with a part of it that fails as no part should.
+#: The command, with a part of it that raises an unexpected exception.
 BROKEN = "from kernelmark.bench.cli import listing, main\ndef fails(*_):\n    raise {}\nlisting.kernels = fails\nmain()"
 
 
@@ -86,8 +86,8 @@ def test_what_is_printed_is_written_to_its_end_or_refused(tmp_path, monkeypatch,
 
 
 LIST, NONE = "list --json", "verify copy/m4n4/f32 --kernels no/such"
-#: What a plug-in does, a command, and how its line begins. The last three name the plug-in: a message that cannot be
-#: formed, and what it puts in the place of the function that prints JSON.
+#: The code of a plug-in, a command, and the beginning of its line. The last three lines name the plug-in: one has an
+#: exception whose message cannot be formed, the others replace the function that prints JSON.
 UNRULY = {
     "closes": ("sys.stdout.close()", LIST, "a plug-in closed standard output or standard error; "),
     "takes": ("sys.stdout = None", NONE, "no kernel matches"),
@@ -153,7 +153,7 @@ def test_an_interrupt_that_cannot_be_raised_ends_the_command_without_a_traceback
     assert (done.returncode, done.stderr.strip()) == (130, "")
 
 
-#: A plug-in with a process in a session of its own, which closes what a reader would wait for.
+#: A plug-in that starts a process in a session of its own, which closes the streams that a reader would wait for.
 LEAVES = "import os, time\nif os.fork() == 0:\n    os.setsid(), os.closerange(0, 3), time.sleep(60)\n"
 
 
@@ -202,13 +202,13 @@ def test_an_interrupt_while_modules_are_imported_is_one_line_at_most() -> None:
     imports, points = int(counted), 6
     runs = [started(5 + i * (imports - 5) // points) for i in range(points)]
     endings = [(*run.communicate(), run.returncode) for run in runs]
-    # Click prints an empty line where it takes the interrupt: while the command imports what it needs.
+    # Click prints an empty line if it handles the interrupt, which may come while the command imports modules.
     assert set(endings[1:]) <= {("", "kernelmark: interrupted\n", 130), ("", "\n", 130)}
     assert endings[0] == ("", "", -2)
 
 
 RUN = "$KM run copy/m4n4/f32 --max-time 0.01 --no-ceilings --threads 1 --db r.db --kernels copy/num"
-#: What a shell does, the exit status, and how the last line begins, which goes to standard error for 2.
+#: A shell's commands, the exit status, and the beginning of the last line, which is on standard error if it is 2.
 AROUND = {
     "removed": ("mkdir d; cd d; rmdir ../d; $KM list", 2, "kernelmark: the folder of this shell has been removed; "),
     "no-home": ("$ALONE $KM runs", 2, "kernelmark: results: user 54321 has no home, and HOME is not set; set XDG_"),
@@ -244,7 +244,7 @@ AROUND = {
 }
 
 
-#: Left to the whole run, since they measure.
+#: The scripts that run only with --all, since they measure.
 LEFT = ("no-cache", "no-proc", "changed")
 
 
@@ -252,8 +252,8 @@ LEFT = ("no-cache", "no-proc", "changed")
 def test_what_surrounds_the_command_is_one_line_or_no_fault(tmp_path, name) -> None:
     script, status, last = AROUND[name]
     if ("$ALONE" in script or "mount" in script) and os.geteuid():
-        pytest.skip("takes root, to be a user without a home, or to hide a folder")
-    user = 54321 + os.getpid() % 1000  # of this worker alone: a limit of processes counts all that a user has
+        pytest.skip("needs root, to become a user without a home or to hide a folder")
+    user = 54321 + os.getpid() % 1000  # of this worker alone, since a limit of processes counts all of a user's
     alone = f"env -u HOME -u XDG_DATA_HOME -u XDG_CACHE_HOME setpriv --reuid {user} --clear-groups"
     able = "--inh-caps=+dac_read_search --ambient-caps=+dac_read_search"
     variables = {"PYTHON": sys.executable, "KM": f"{sys.executable} -m kernelmark", "ALONE": f"{alone} {able}"}

@@ -20,7 +20,7 @@ HEAVY = (
     *("cupy", "cuda.core", "pycuda", "torch", "numba", "pyfftw", "scipy", "matplotlib", "ml_dtypes", "pandas"),
     *("tabulate", "importlib.metadata", "numpy"),
 )
-#: The command, which ends with the names of the heavy modules that it has imported.
+#: The command, which finally prints the names of the heavy modules that it has imported.
 IMPORTING = f"""
 import atexit
 import sys
@@ -89,7 +89,7 @@ def complete(called, monkeypatch):
     return of
 
 
-#: Where a run is taken: a command, and what precedes the run.
+#: The commands that take a run, each with the words that precede the run.
 TAKE_RUNS = ("run", "--resume "), ("runs", "--delete "), ("compare", ""), ("compare", "base "), ("export", "")
 
 

@@ -1,4 +1,4 @@
-"""Input that no command accepts: exit status 2 and one line with the found and the expected; no store changes."""
+"""Input that no command accepts: exit status 2, and one line with what was found and expected; no store changes."""
 
 import os
 import shlex
@@ -37,7 +37,7 @@ FILES = {
     "typo.toml": f"{SWEEP}{SWEEP}kernels = ['copy/numpi.*']\n",
     "late.toml": "[[sweep]]\nop = 'gemm'\ndtype = 'f32'\npoints = [[1, 1, 1]]\nlda_pad = -1\n",
 }
-#: Commands beside a store of two runs, and what their line has.
+#: Commands in a folder with a store of two runs, each with a part of its error message.
 REFUSED = [
     ("claims --prices other.toml base --db results.db", "other.toml: has prices for 'Other' (cpu), expected one"),
     ("lst", "No such command 'lst'"),
@@ -216,7 +216,7 @@ def test_no_option_of_any_command_reads_a_number_that_is_not_finite():
                 assert not isinstance(param.type._parse(text), float), f"{name} {param.opts} {text}"
 
 
-#: How each is made, and what it is called; a folder also by click, which looks first.
+#: Functions that make each kind, and its names in messages; click, which checks first, has its own name for a folder.
 KINDS = {
     "pipe": (os.mkfifo, ("named pipe",)),
     "folder": (Path.mkdir, ("a folder", "is a directory")),

@@ -159,7 +159,7 @@ def planned(*problems, threads=1):
 
 @pytest.fixture
 def measured(registry, capsys):
-    """A display of these jobs, and after each job what has come on stdout; all of stderr at the end."""
+    """Return a function that displays jobs; it returns stdout after each job, and all of stderr at the end."""
 
     def of(*jobs, processes=1, during=lambda display: None, detail=Detail.TABLES):
         outs, errs = [], ""
@@ -240,7 +240,7 @@ def test_a_terminal_has_one_line_of_progress_that_is_gone_at_the_end(tmp_path: P
     done = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=terminal)
     os.close(terminal)
     written = b""
-    with suppress(OSError):  # how the end of a terminal is reported
+    with suppress(OSError):  # reading raises it at the end of a terminal
         while chunk := os.read(main, 65536):
             written += chunk
     out = done.communicate()[0].decode()

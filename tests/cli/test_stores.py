@@ -18,7 +18,7 @@ from support.compared import add
 from support.compared import begin as begin_run
 from support.rows import begin, put, varied
 
-#: What is wrong in the file, and a command that reads it.
+#: A statement that damages the store, and a command that reads the store.
 WRONG = [
     ("UPDATE result SET threads = 'two'", ("show",)),
     ("UPDATE result SET kernel = x'ff'", ("export",)),
@@ -183,7 +183,7 @@ def test_a_damaged_store_is_not_written_to(called, path, tmp_path, words):
 
 @pytest.fixture
 def read_only(small_disk):
-    """Put files on a disk of their own, of which nothing but reading is possible afterwards."""
+    """Return a function that copies files to a separate disk, which is then remounted read-only."""
 
     def of(*paths):
         disk = small_disk("8m")
@@ -197,7 +197,7 @@ def read_only(small_disk):
 
 @pytest.fixture
 def unfinished(store):
-    """The files of a store whose rows have not all reached the first of them."""
+    """The files of a store, of whose rows some have not reached the first file."""
     begin_run(store, "20260101-old", name="base", planned=1)
     add(store, "20260101-old", "m3n5/f32", (1e-3, 1.1e-3))
     files = [store.path, store.path.with_name("results.db-wal"), store.path.with_name("results.db-shm")]

@@ -144,11 +144,11 @@ def selector(tmp_path_factory):
     return json.loads(file_text(model))
 
 
-#: What would end a string in C or in Python, or a comment.
+#: A text that would end a string or a comment in C, or a string in Python.
 ENDS = '"; */ evil() """'
 EVALUATED = {"expression": "().__class__", "below": 1, "above": 2}
 LEAF = {"order": [0, 1], "share": {"mean": 1.0, "low": None, "high": None}, "worst": 1.0}
-#: Nodes that each lead to the next one alone, by both ways: 2 to the power of their number.
+#: Nodes whose branches both lead to the next node: the number of paths is 2 to the power of the number of nodes.
 CHAIN = [{"expression": "m", "below": i, "above": i} for i in range(1, 40)] + [LEAF]
 
 

@@ -22,7 +22,7 @@ from support.rows import begin, ceilings, fail, put
 from support.tuning import FIRST, SECOND, bordered, plant
 
 SIZES, WIDE = (80, 100, 200), 10_000
-#: What ends a table that had to leave columns out: other words than those of the wide table.
+#: The end of a table that had to leave columns out, whose words are not in the wide table.
 LEFT_OUT = re.compile(r"left out to fit: .*?shows\s+all\)", re.DOTALL)
 CONV = "conv/n128c256h224w224k512r{r}s{r}pad1x2stride2/f32/nchw/fprop/dil2/g32"
 PRODUCT = "gemm/m1024n2048k26752/f32/{layout}"
@@ -72,7 +72,7 @@ COMMANDS = {
     ("profile", "transpose/cuda.tiled", "transpose/m33n70/f32/out"): "wavefronts",
     ("selftest", "--quick"): "adversaries",
 }
-#: What has no table, or is run below (`verify`), or has tests of its own (`merge`, `watch`).
+#: Commands that have no table, are run below (`verify`), or have tests of their own (`merge`, `watch`).
 WITHOUT = {"export", "import", "merge", "report", "suite", "verify", "watch"}
 IN_STORE = {"runs", "run", "show", "compare", "crossover", "claims", "doctor", "history", "scaling", "select", "trend"}
 
@@ -182,7 +182,7 @@ def shown(folder, monkeypatch):
 
 
 def require_fitting(printed):
-    """Fail where what is printed at some width has a line that is wider, or a word that is not there at any width."""
+    """Fail if the output at some width has a line that is wider, or a word that the widest output does not have."""
     whole = words_of(printed(WIDE))
     for width in SIZES:
         output = printed(width)
