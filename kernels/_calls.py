@@ -22,7 +22,7 @@ WORD = ir.IntType(64)
 
 
 class Table(NamedTuple):
-    """A list of calls, three words each, at `address`. calls: the number of calls. objects: what the list points to."""
+    """A list of calls, three words each, at `address`. calls: their number. objects: what it points to, kept alive."""
 
     address: int
     calls: int

@@ -88,7 +88,7 @@ def pays(problem: Sized, threads: int, compiled: bool) -> bool:
 
 @cache
 def launch_s(threads: int, compiled: bool) -> float:
-    """Return the seconds that a launch of empty bands takes."""
+    """Return the time in seconds of a launch of empty bands, at most MOST_S."""
     from kernelmark.kernels._launches import in_bands
     from kernelmark.kernels._numba import bind
     from kernelmark.kernels._spin import nothing

@@ -230,12 +230,12 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--fresh", action="store_true", help="delete the store, and measure everything again")
     parser.add_argument("--suites", default=",".join(SUITES), help="suites to measure")
     parser.add_argument("--processes", type=int, default=PROCESSES, help="fresh processes per case")
-    parser.add_argument("--spread", type=float, default=SPREAD_S, help="least seconds between the starts of processes")
+    parser.add_argument("--spread", type=float, default=SPREAD_S, help="minimum seconds between starts of processes")
     parser.add_argument(
         "--max-time", type=float, default=MAX_TIME_S, help="seconds of sampling for each case, per process"
     )
     parser.add_argument(
-        "--minutes", type=float, default=MINUTES, help="for everything; experiments of claims get the rest"
+        "--minutes", type=float, default=MINUTES, help="for everything; experiments of claims get the time left"
     )
     parser.add_argument(
         "--noisy-anyway", action="store_true", help="publish a noisy run; the top of the report calls it noisy"

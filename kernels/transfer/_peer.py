@@ -32,7 +32,7 @@ class Vector(ctypes.Structure):
 
 
 class Peer:
-    """A helper process in the worker's process group. Its only open files are those that the worker passes to it."""
+    """A helper process in the worker's process group. It inherits only descriptors that the worker passes to it."""
 
     def __init__(self) -> None:
         self._requests, theirs = socket.socketpair()

@@ -30,7 +30,7 @@ def _from_host(problem: TransferProblem) -> str | None:
 
 
 def _driver_copies(problem: TransferProblem, x: TransferOperands) -> Launch:
-    """Return the launch of the driver's copy on the timed stream; `bidir` copies back on another stream meanwhile."""
+    """Return the launch of the driver's copy on the timed stream; `bidir` also copies back on a second stream."""
     if problem.direction != "bidir":
         return copied(problem.direction, x.b, x.a, x.stream)
     side = Side(x.stream)

@@ -2,8 +2,8 @@
 
 The longer dimension is cut into strips of T. With m <= n the matrix is an m x n/T grid of chunks of T elements. The
 grid is transposed by following its cycles, which leaves n/T strips (m x T, contiguous) that are transposed one by one
-in cache. With m > n the same is done backwards. If T does not divide the longer dimension, scratch holds the remainder
-meanwhile, and rows are moved together (or apart) to close (or open) its gaps. The stages come from Sung, Gomez-Luna
+in cache. With m > n the same is done backwards. If T does not divide the longer dimension, scratch holds the remainder,
+and rows are moved together (or apart) to close (or open) the remainder's gaps. The stages come from Sung, Gomez-Luna
 et al., "In-place transposition of rectangular matrices on accelerators", PPoPP 2014; chunks instead of tiles make the
 third stage unnecessary. Cycles are cut into segments, so that threads share even a grid that is a single cycle.
 """

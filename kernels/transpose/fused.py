@@ -80,7 +80,7 @@ def c2r_fused(p: TransposeProblem, t: Tile, device: DeviceLimits) -> list[Kernel
 def _call(
     p: TransposeProblem, name: str, parts: int, threads: int, sizes: tuple[int, ...], most: int, shared: int
 ) -> KernelCall:
-    """Return the launch of a block per part, but at most `most` blocks. name: the entry without its last argument."""
+    """Return a launch of one block per part, but at most `most` blocks. name: the entry without its last argument."""
     v = view(p)
     args = ("a", Scratch("stash", ceil_div(v.rows, 4) * 16 + stash_bytes(v)), v.rows, v.cols, *sizes)
     return KernelCall(min(parts, most), threads, args, shared, f"{name}, {flag(v.back)}>")

@@ -54,7 +54,7 @@ def test_what_the_environment_makes_fail_is_no_defect(tmp_path, monkeypatch, err
     ("code", "stream", "status", "said"),
     [
         (MAIN, "stdout", 0, ""),
-        # What was printed before is still held then, and the interpreter would fail to write it at its end.
+        # Earlier output is still buffered then, and the interpreter would fail to write it when it exits.
         (BROKEN.replace("raise", "print('a row'); raise").format("KeyboardInterrupt"), "stdout", 130, "\n"),
         (BROKEN.format("KeyboardInterrupt"), "stderr", 130, None),
     ],
