@@ -102,7 +102,9 @@ IDS = [
     *("transfer/n51200000/f32/h2d", "transfer/n7/f64/bidir", "transfer/n7/f16/d2d/work64"),
     *("transfer/n1/bf16/h2h/node0", "transfer/n9/f32/p2p/node12/work4096"),
     *("fft/b64h32w32/f32/r2c", "fft/b1h1w7/f64/c2r", "fft/b2h3w4/f32/c2c", "fft/b2h3w4/f32/c2c/inverse"),
-    *("transpose/b8m64n3136/f32/out", "transpose/m64n3136/f32/out"),
+    *("transpose/b8m64n3136/f32/out", "transpose/m64n3136/f32/out", "transpose/m1024n26752/f32/in"),
+    *("gemm/m3n5k7/f64/TT/beta0.25/batch2/zeros", "transpose/b2m3n4/f16/in/normal", "copy/m3n4/bf16/ints"),
+    *("fft/b2h3w4/f32/c2c/inverse/normal", "conv/n1c2h3w3k2r1s1/f32/nhwc/dgrad/g2/zeros"),
 ]
 #: Operations as the field counts them, and the bytes that are moved at least; None where other rows have them.
 COUNTED = [

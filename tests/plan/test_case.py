@@ -41,14 +41,14 @@ def test_a_glob_matches_whole_ids(registry, glob):
     assert ids(registry, NT, glob) == []
 
 
-def test_a_glob_after_an_exclamation_mark_leaves_out_what_it_matches(registry):
+def test_a_glob_after_an_exclamation_mark_excludes_kernels(registry):
     every, numpy = set(ids(registry, NT)), set(ids(registry, NT, "gemm/numpy.*"))
     assert set(ids(registry, NT, "!gemm/numpy.*")) == every - numpy
     assert ids(registry, NT, "gemm/numpy.*", "!*.tnn") == ["gemm/numpy.matmul"]
     assert set(ids(registry, NT, of_suite=("!gemm/numpy.*",))) == every - numpy
 
 
-def test_kernels_of_an_absent_device_contend_only_if_named_in_full(registry):
+def test_kernels_of_an_absent_device_contend_only_if_they_are_named_in_full(registry):
     @kernel("gemm", provider="mine", device="cuda")
     def away(problem, x):
         """On a GPU."""
@@ -58,16 +58,16 @@ def test_kernels_of_an_absent_device_contend_only_if_named_in_full(registry):
     assert ids(registry, NT, "gemm/mine.awa?", devices=("cpu", "cuda")) == ["gemm/mine.away"]
 
 
-def test_a_kernel_on_request_contends_only_where_a_glob_selects_it(dummy, registry):
-    dummy("asked", on_request=True)
+def test_a_kernel_on_request_contends_only_if_a_glob_selects_it(dummy, registry):
+    dummy("requested", on_request=True)
     for globs in ((), ("!gemm/numpy.*",), ("*.sgemm",)):
-        assert "gemm/own.asked" not in ids(registry, NT, *globs)
-    for glob in ("gemm/own.asked", "gemm/own.*", "*.ask?d"):
-        assert ids(registry, NT, glob) == ids(registry, NT, of_suite=(glob,)) == ["gemm/own.asked"]
-    assert ids(registry, NT, "gemm/own.*", "!*.asked") == []
+        assert "gemm/own.requested" not in ids(registry, NT, *globs)
+    for glob in ("gemm/own.requested", "gemm/own.*", "*.request?d"):
+        assert ids(registry, NT, glob) == ids(registry, NT, of_suite=(glob,)) == ["gemm/own.requested"]
+    assert ids(registry, NT, "gemm/own.*", "!*.requested") == []
 
 
-def test_a_kernel_of_an_absent_device_takes_no_worker_of_its_device(registry):
+def test_a_kernel_whose_device_is_absent_is_planned_for_a_cpu_worker(registry):
     planned = only_job(registry, NT, kernels=("gemm/cublas.sgemm", "gemm/numpy.matmul"))
     assert (planned.key.device, planned.job.absent) == ("cpu", ("cuda",))
     present = only_job(registry, NT, kernels=("gemm/cublas.sgemm",), devices=("cpu", "cuda"))
@@ -84,11 +84,11 @@ def test_a_kernel_of_an_absent_device_takes_no_worker_of_its_device(registry):
         ("transfer/n8/f32/h2h/node0/work2", "transfer/numba.serial"),
     ],
 )
-def test_the_contracts_baselines_are_taken(registry, problem, baseline):
+def test_the_default_baseline_depends_on_the_problem(registry, problem, baseline):
     assert only_job(registry, problem).job.baseline == baseline
 
 
-def test_a_baseline_that_is_left_out_is_no_baseline_and_a_suites_own_goes_first(registry, load):
+def test_a_suite_may_name_another_baseline_and_an_unselected_one_is_not_used(registry, load):
     job = only_job(registry, NT, kernels=("gemm/scipy.*",)).job
     assert job.baseline is None
     assert "gemm/numpy.matmul" not in job.kernels
@@ -103,7 +103,7 @@ def test_a_baseline_that_is_left_out_is_no_baseline_and_a_suites_own_goes_first(
 LAYOUTS = "[[sweep]]\nop = 'gemm'\ndtype = 'f32'\nlayout = ['NT', 'NN']\npoints = [[8, 8, 8]]\ntogether = ['layout']\n"
 
 
-def test_variants_share_a_job_for_each_thread_count_with_contenders_of_their_own_and_one_baseline(registry, load):
+def test_variants_share_a_job_for_each_thread_count_but_not_their_contenders(registry, load):
     (planned,) = jobs([load(LAYOUTS + "kernels = ['gemm/numpy.*']")], registry, Plan(devices=CPU))
     nn = NT.replace("NT", "NN")
     assert planned.job.entrants == ((NT, "gemm/numpy.matmul"), (NT, "gemm/numpy.tnn"), (nn, "gemm/numpy.matmul"))
@@ -112,7 +112,7 @@ def test_variants_share_a_job_for_each_thread_count_with_contenders_of_their_own
     assert [(p.job.threads, p.key.threads, len(p.job.problems)) for p in all_jobs] == [(1, 1, 2), (2, 2, 2)]
 
 
-def test_variants_may_have_baselines_of_their_own_or_none(registry, load):
+def test_each_variant_of_a_job_may_have_its_own_baseline_or_none(registry, load):
     text = "[[sweep]]\nop = 'transpose'\ndtype = 'f32'\nplace = ['out', 'in']\npoints = [[8, 8]]\ntogether = ['place']"
     places = ["transpose/m8n8/f32/out", "transpose/m8n8/f32/in"]
     (planned,) = jobs([load(text)], registry, Plan(devices=CPU))
@@ -121,7 +121,7 @@ def test_variants_may_have_baselines_of_their_own_or_none(registry, load):
     assert [planned.job.baseline_of(p) for p in places] == [None, "transpose/openblas.imatcopy"]
 
 
-def test_a_job_of_some_contenders_holds_these_alone_in_their_order():
+def test_a_job_restricted_to_some_contenders_keeps_their_order():
     job = Job(("p", "q"), ("a", "b", "c"), Mode.HOT, (), 0, Budget(), 1)
     some = [("q", "a"), ("p", "c"), ("p", "a")]
     part = job.only([Entrant(*pair) for pair in some])
@@ -130,7 +130,7 @@ def test_a_job_of_some_contenders_holds_these_alone_in_their_order():
     assert [share.entrants for share in part.apart()] == [(("p", "a"), ("p", "c")), (("q", "a"),)]
 
 
-def test_only_threaded_kernels_and_their_baseline_run_again_at_further_thread_counts(registry):
+def test_only_threaded_kernels_and_their_baseline_run_at_a_second_thread_count(registry):
     suite = find_suite("transpose/m8n8/f32/out", registry)
     first, second = jobs([suite], registry, Plan(devices=CPU, threads=(1, 2)))
     assert {"transpose/numpy.out", "transpose/openblas.omatcopy"} <= set(first.job.kernels)
@@ -142,7 +142,7 @@ def test_only_threaded_kernels_and_their_baseline_run_again_at_further_thread_co
 
 
 @pytest.mark.parametrize(
-    ("suites_own", "sweeps_own", "users_limit_s", "seconds"),
+    ("suite_limit", "sweep_limit", "user_limit_s", "seconds"),
     [
         ("", "", None, 2.0),
         ("max_time = 0.5\n", "", None, 0.5),
@@ -150,23 +150,23 @@ def test_only_threaded_kernels_and_their_baseline_run_again_at_further_thread_co
         ("max_time = 0.5\n", "max_time = 0.7\n", 0.1, 0.1),
     ],
 )
-def test_the_users_time_limit_goes_before_the_sweeps_that_before_the_suites_and_that_before_two_seconds(
-    registry, load, suites_own, sweeps_own, users_limit_s, seconds
+def test_the_time_limit_is_the_users_or_the_sweeps_or_the_suites_or_two_seconds(
+    registry, load, suite_limit, sweep_limit, user_limit_s, seconds
 ):
-    suite = load(f"{suites_own}[[sweep]]\nop = 'copy'\ndtype = 'f32'\npoints = [[3, 5]]\ncount = 7\n{sweeps_own}")
-    (planned,) = jobs([suite], registry, Plan(devices=CPU, max_time_s=users_limit_s, rel_ci=0.05))
+    suite = load(f"{suite_limit}[[sweep]]\nop = 'copy'\ndtype = 'f32'\npoints = [[3, 5]]\ncount = 7\n{sweep_limit}")
+    (planned,) = jobs([suite], registry, Plan(devices=CPU, max_time_s=user_limit_s, rel_ci=0.05))
     assert planned.job.budget == Budget(seconds, 0.05)
     assert (planned.suite, planned.count) == ("mine", 7)
 
 
-def test_what_was_asked_for_reaches_the_job(registry):
+def test_options_of_a_plan_reach_the_job(registry):
     plan = {"mode": Mode.HOT, "plugins": ("p.py",), "seed": 9, "launcher": "pycuda", "threads": (3,)}
     job = only_job(registry, NT, **plan).job
     assert (job.problems, job.mode, job.plugins, job.seed) == ((NT,), "hot", ("p.py",), 9)
     assert (job.launcher, job.threads) == ("pycuda", 3)
 
 
-def test_as_many_cases_are_planned_as_rows_come_though_problems_and_baselines_recur(registry):
+def test_repeated_problems_and_baselines_count_as_one_case(registry):
     suites = [find_suite(name, registry) for name in (NT, NT, "copy/m3n5/f32")]
     plan = Plan(devices=CPU, threads=(1, 2), kernels=("gemm/numpy.matmul", "gemm/numba.*", "copy/numpy.*"))
     planned = list(jobs(suites, registry, plan))
@@ -175,7 +175,7 @@ def test_as_many_cases_are_planned_as_rows_come_though_problems_and_baselines_re
 
 
 @pytest.mark.parametrize("folder", ["plan", "run", "emulator"])
-def test_what_is_particular_to_an_operation_is_declared_by_its_problem_class(registry, folder):
+def test_plan_run_and_emulator_name_no_operation(registry, folder):
     texts = [
         (path.name, node.value)
         for path in (ROOT / "bench" / folder).rglob("*.py")
@@ -183,7 +183,7 @@ def test_what_is_particular_to_an_operation_is_declared_by_its_problem_class(reg
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
     named = {(name, text) for name, text in texts if text.partition("/")[0] in registry.operations}
-    assert named - {("dtypes.py", "fft"), ("variants.py", "fft")} == set()  # the numerics of an algorithm
+    assert named - {("dtypes.py", "fft"), ("variants.py", "fft")} == set()  # named after an algorithm
 
 
 LLC = 32 * 2**20
@@ -192,7 +192,7 @@ LLC = 32 * 2**20
 @pytest.mark.parametrize(
     ("footprint", "expected"),
     [
-        (2**23, (9, False)),  # eight others, 64 MiB, between two uses of one
+        (2**23, (9, False)),  # between two uses of a set, calls use the other eight, 64 MiB
         (2**26, (2, False)),
         (2**29, (2, False)),
         (2**30 - 1, (2, False)),
@@ -207,41 +207,41 @@ def test_cold_rotates_over_twice_the_last_level_cache(footprint: int, expected: 
 @pytest.mark.parametrize(
     ("footprint", "touched", "expected"),
     [
-        (2**23, 2**23 - 9999, (10, False)),  # with a little padding, a further set
-        (2**27, 2**20, (2, True)),  # one that makes room in the caches would take too many sets of 128 MiB
+        (2**23, 2**23 - 9999, (10, False)),  # a little padding takes one more set
+        (2**27, 2**20, (2, True)),  # filling the caches would take too many sets of 128 MiB
         (2**30, 2**20, (1, True)),
         (2**30, 2**30 - 1, (1, True)),
         (2**22, 96, (32, True)),
     ],
 )
-def test_cold_makes_room_for_the_bytes_that_calls_touch(footprint, touched, expected) -> None:
+def test_sets_of_cold_mode_are_counted_by_the_bytes_that_calls_touch(footprint, touched, expected) -> None:
     assert Mode.COLD.rotation(footprint, LLC, touched) == expected
     assert Mode.HOT.rotation(footprint, LLC, touched) == (1, False)
 
 
 @pytest.mark.parametrize("mode", Mode)
-def test_cold_alone_rotates_graph_alone_refuses_kernels_and_every_mode_is_described(registry, mode: Mode) -> None:
+def test_only_cold_rotates_only_graph_refuses_kernels_and_every_mode_is_described(registry, mode: Mode) -> None:
     kernels = registry.kernels.values()
     in_no_graph = {kernel.id for kernel in kernels if kernel.device == "cpu" or kernel.synchronises}
     assert (mode.rotation(96, LLC) == (1, False)) == (mode != Mode.COLD)
     assert {kernel.id for kernel in kernels if mode.refuses(kernel)} == (in_no_graph if mode == Mode.GRAPH else set())
     assert f" {mode} " in mode.does.sentence
-    told = mode.refuses(registry.kernels["gemm/numpy.matmul"]) or ""
-    assert told.startswith("gemm/numpy.matmul runs on the CPU") == (mode == Mode.GRAPH)
+    refusal = mode.refuses(registry.kernels["gemm/numpy.matmul"]) or ""
+    assert refusal.startswith("gemm/numpy.matmul runs on the CPU") == (mode == Mode.GRAPH)
 
 
 BY_NAME = {option.name: option for option in OPTIONS}
-#: What follows from the machine that the command runs on.
+#: Fields whose defaults depend on the machine.
 RESOLVED = {"devices", "threads", "isas"}
 
 
-def test_every_field_of_a_plan_can_be_asked_for() -> None:
+def test_fields_of_a_plan_have_options() -> None:
     others = {"suites", "tuned", "tiles", "tunes", "shard", "executor", "gpus", "reproduce", "absent"}
     fields = {field.name for field in msgspec.structs.fields(Plan)} - others
     assert {option.field for option in OPTIONS} == fields
 
 
-def test_an_option_that_is_left_out_leaves_the_plans_default() -> None:
+def test_an_option_and_its_field_in_a_plan_have_the_same_default() -> None:
     plan = Plan(devices=("cpu",))
     unset = {option.field: () if option.many else option.default for option in OPTIONS if option.field not in RESOLVED}
     assert {name: getattr(plan, name) for name in unset} == unset
@@ -249,7 +249,7 @@ def test_an_option_that_is_left_out_leaves_the_plans_default() -> None:
     assert "fraction of the median (0.01 is 1 %)" in BY_NAME["rel-ci"].help
 
 
-def test_the_command_takes_every_option_and_verify_those_that_concern_no_time() -> None:
+def test_run_takes_every_option_and_verify_all_but_those_of_timing() -> None:
     names = {param.name for param in run.params}
     assert names >= {option.field for option in OPTIONS}
     of_run = {"csv_path", "resume", "report_to", "fail_noisy", "tuned", "shard", "only_list", "dry_run"}
@@ -268,7 +268,7 @@ def test_the_command_takes_every_option_and_verify_those_that_concern_no_time() 
         ("processes", "5", 5),
     ],
 )
-def test_a_text_becomes_the_value_of_the_field(name: str, text: str, value: object) -> None:
+def test_the_text_of_an_option_is_parsed(name: str, text: str, value: object) -> None:
     assert BY_NAME[name].parse(text) == value
 
 
@@ -284,7 +284,7 @@ def test_a_text_becomes_the_value_of_the_field(name: str, text: str, value: obje
         *(("spread", text, "a number, 0 or more") for text in ("-1", "inf")),
     ],
 )
-def test_what_an_option_cannot_take_is_refused_with_what_it_can(name: str, text: str, expected: str) -> None:
+def test_a_bad_value_of_an_option_is_refused_with_what_is_expected(name: str, text: str, expected: str) -> None:
     with pytest.raises(ValueError, match=f"^is {text!r}, expected {expected}$"):
         BY_NAME[name].parse(text)
 

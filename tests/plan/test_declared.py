@@ -56,7 +56,7 @@ BAD_CUDA_ARGUMENTS = [
     ("decorator", "options", "refusal"),
     [
         *((kernel, OPTIONS | options, refusal) for options, refusal in BAD_ARGUMENTS),
-        *((cuda_kernel, {"source": "gemm/x.cu", "entry": "x"} | options, said) for options, said in BAD_CUDA_ARGUMENTS),
+        *((cuda_kernel, {"source": "gemm/x.cu", "entry": "x"} | options, text) for options, text in BAD_CUDA_ARGUMENTS),
     ],
 )
 def test_a_bad_argument_of_a_kernel_is_named_with_what_is_expected(registry, complaint, decorator, options, refusal):
@@ -68,13 +68,13 @@ def test_a_bad_argument_of_a_kernel_is_named_with_what_is_expected(registry, com
 
 
 @pytest.mark.parametrize(("decorator", "name"), [(kernel, "kernel"), (cuda_kernel, "cuda_kernel")])
-def test_a_decorator_without_parentheses_is_refused_with_how_it_is_written(complaint, decorator, name):
+def test_a_decorator_without_parentheses_is_refused_with_an_example(complaint, decorator, name):
     line = complaint(lambda: decorator(twin))
     assert line.startswith(f"{name}: got <function twin")
     assert f'@{name}("gemm", ...)' in line
 
 
-def test_what_is_no_function_is_no_kernel(registry, complaint):
+def test_a_kernel_that_is_not_a_function_is_refused(registry, complaint):
     line = complaint(lambda: kernel("gemm", **OPTIONS)(42))
     assert line == "kernel gemm/mine.?: setup is 42, expected a function or None"
 
@@ -85,7 +85,7 @@ class Bare(Problem, frozen=True, kw_only=True):
 
 
 def varied(frozen=True, **namespace):
-    """Return an operation with everything that it needs, but for one thing."""
+    """Return a complete operation, with some attributes replaced."""
     namespace |= {"__module__": __name__}
     return type(CopyProblem)("Varied", (CopyProblem,), namespace, frozen=frozen, kw_only=True)
 
@@ -110,7 +110,7 @@ BAD_OPERATIONS = {
 
 
 @pytest.mark.parametrize("case", BAD_OPERATIONS)
-def test_what_cannot_be_an_operation_is_refused_with_what_is_expected(registry, complaint, case):
+def test_a_bad_operation_is_refused_with_what_is_expected(registry, complaint, case):
     name, cls, refusal, expected = BAD_OPERATIONS[case]
     before = set(registry.operations)
     line = complaint(lambda: operation(name)(cls))
@@ -120,19 +120,19 @@ def test_what_cannot_be_an_operation_is_refused_with_what_is_expected(registry, 
     assert set(registry.operations) == before
 
 
-def test_a_whole_operation_is_registered(registry):
+def test_a_complete_operation_is_registered(registry):
     operation("mine")(varied())
     assert registry.problem("mine/m3n5/f32").m == 3
 
 
 class Mute:
-    """An object that cannot be shown."""
+    """An object whose repr raises an error."""
 
     def __repr__(self):
         raise ValueError
 
 
-def test_a_value_is_shown_in_one_short_line_whatever_it_is():
+def test_any_value_is_shown_in_one_short_line():
     assert shown(Mute()) == "an object of Mute"
     assert shown("x" * 100) == f"'{'x' * 56}..."
     assert "\n" not in shown({"a": "b\nc"})
@@ -143,21 +143,21 @@ def declare(**options):
     def twin(problem, x):
         """Does nothing.
 
-        This line is no part of the label.
+        This line is not part of the label.
         """
         return lambda: None
 
     return twin
 
 
-def test_a_kernel_has_the_name_and_first_line_of_its_function_unless_others_are_declared(registry):
-    assert declare()(None, None)() is None  # the function stays what it is
+def test_a_kernel_takes_name_and_label_from_its_function_unless_they_are_declared(registry):
+    assert declare()(None, None)() is None  # the function is not replaced
     declare(name="other", label="Does something.")
     labels = [registry.kernels[f"gemm/mine.{name}"].label for name in ("twin", "other")]
     assert labels == ["Does nothing.", "Does something."]
 
 
-def test_what_is_registered_twice_is_refused_by_name_and_the_first_stays(registry, complaint):
+def test_a_second_registration_is_refused_by_name_and_the_first_stays(registry, complaint):
     declare()
     first, known = registry.kernels["gemm/mine.twin"], registry.operations["gemm"]
     assert complaint(declare) == "kernel gemm/mine.twin is registered twice; rename one of the two"
@@ -165,7 +165,7 @@ def test_what_is_registered_twice_is_refused_by_name_and_the_first_stays(registr
     assert (registry.kernels["gemm/mine.twin"], registry.operations["gemm"]) == (first, known)
 
 
-def test_supports_gives_its_own_reason_inside_the_domain_alone(dummy, registry):
+def test_supports_is_called_only_for_problems_in_the_domain(dummy, registry):
     twin = dummy("twin", dtypes=("f32",), layouts=("NT", "NN"), supports=lambda p: "takes even m" if p.m % 2 else None)
     assert twin.refuses(registry.problem("gemm/m31n8k8/f32/NN")) == "takes even m"
     assert twin.refuses(registry.problem("gemm/m32n8k8/f32/NN")) is None
@@ -182,7 +182,7 @@ def test_supports_gives_its_own_reason_inside_the_domain_alone(dummy, registry):
         ({"f32": "3xtf32", "f16": "f16acc"}, "f16", "f16acc"),
     ],
 )
-def test_numerics_are_the_declared_ones_or_the_storages_own(dummy, registry, declared, dtype, numerics):
+def test_numerics_are_the_declared_ones_or_those_of_the_storage_type(dummy, registry, declared, dtype, numerics):
     problem = registry.problem(f"gemm/m8n8k8/{dtype}/NN")
     assert dummy("twin", numerics=declared).numerics_for(problem) == numerics
 

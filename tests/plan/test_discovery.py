@@ -1,4 +1,4 @@
-"""Input from others: plug-ins and entry points, paths that may not be files, and texts on a terminal."""
+"""Input from outside: plug-ins and entry points, paths that may not be files, and texts on a terminal."""
 
 import json
 import os
@@ -62,7 +62,7 @@ BROKEN = {
     "exit": (KERNEL + "raise SystemExit(0)\n", 6, "SystemExit"),
     "name_that_is_taken": (KERNEL.replace("mine", "numpy").replace("other", "matmul"), 3, "registered twice"),
     "unknown_axis": (KERNEL.replace("device=", "places=('in',), device="), 3, "places is unknown, expected one of"),
-    # Of another length, since Python takes a mended file of the same second and length from its cache.
+    # The length differs, since Python's cache is out of date only if the length or the second of the change differs.
     "unknown_device": (KERNEL.replace('"cpu"', '"tpu4"'), 3, "kernel gemm/mine.other: device is 'tpu4'"),
     "second_kernel": (KERNEL + KERNEL.replace("other", "more").replace('"cpu"', "1"), 8, "gemm/mine.more: device is 1"),
     "operation": (KERNEL + "import kernelmark\n\n@kernelmark.operation('x')\nclass X: ...\n", 8, "operation x: it is"),
@@ -70,7 +70,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_plugin_names_file_and_line_and_registers_nothing_until_mended(registry, plugin, complaint, case):
+def test_a_broken_plugin_is_refused_by_file_and_line_and_registers_nothing(registry, plugin, complaint, case):
     text, number, refusal = BROKEN[case]
     path, before = plugin(text), dict(registry.kernels)
     line = complaint(lambda: discover((str(path),)))
@@ -92,7 +92,7 @@ def test_a_bad_declaration_in_a_plugins_module_has_that_modules_line(
 
 
 @pytest.mark.parametrize(("name", "refusal"), [("absent.py", "there is no such file"), ("a.txt", "must end in .py")])
-def test_what_is_no_python_file_is_no_plugin(tmp_path, complaint, name, refusal):
+def test_a_plugin_that_is_not_a_python_file_is_refused(tmp_path, complaint, name, refusal):
     (tmp_path / "a.txt").write_text(KERNEL)
     line = complaint(lambda: load_plugin(tmp_path / name))
     assert line.startswith(f"plugin {tmp_path / name}: ")
@@ -128,7 +128,7 @@ def install(folder, module):
     (folder / "mine_kernels.py").write_text(module)
 
 
-def test_a_process_that_measures_ceilings_loads_no_package_of_others(tmp_path, python_in):
+def test_a_process_that_measures_ceilings_loads_no_installed_plugin(tmp_path, python_in):
     install(tmp_path / "site", KERNEL)
     load = "; d.discover(ours={}); print(d.others_installed(), 'mine_kernels' in sys.modules)"
     code = "import sys; from kernelmark.bench.plan import discovery as d" + load.format(True) + load.format(False)
@@ -136,7 +136,7 @@ def test_a_process_that_measures_ceilings_loads_no_package_of_others(tmp_path, p
     assert done.stdout.splitlines() == ["True False", "True True"], done.stderr
 
 
-def test_our_kernels_are_measured_without_a_package_that_replaces_what_they_call(tmp_path, kernelmark):
+def test_our_kernels_are_measured_without_a_plugin_that_replaces_their_functions(tmp_path, kernelmark):
     install(tmp_path / "site", "import numpy\n\nnumpy.matmul = lambda *operands, out: None\n")
     words = ("gemm/m9n8k7/f32/NN", "--kernels", "gemm/numpy.matmul", "--json")
     done = kernelmark("verify", *words, PYTHONPATH=os.pathsep.join([str(tmp_path / "site"), *sys.path]))
@@ -165,7 +165,7 @@ def test_a_broken_entry_point_is_named_with_its_file_and_line(tmp_path, refused)
         ("größer als 中", "größer als 中"),
     ],
 )
-def test_control_characters_are_written_out(text, shown):
+def test_control_characters_are_escaped(text, shown):
     assert escaped(text) == shown == one_line(text)
 
 
@@ -200,11 +200,11 @@ def test_a_text_that_is_long_or_becomes_long_by_escaping_is_cut_and_keeps_both_e
         ("\x1b", ""),
     ],
 )
-def test_commands_to_a_terminal_are_left_out(text, shown):
+def test_terminal_commands_are_removed(text, shown):
     assert plain(text) == shown
 
 
-def test_what_is_no_file_is_refused_by_its_kind(tmp_path, complaint):
+def test_a_path_that_is_not_a_file_is_refused_with_its_kind(tmp_path, complaint):
     pipe, link, listening = (tmp_path / name for name in ("pipe", "link", "socket"))
     os.mkfifo(pipe)
     link.symlink_to(pipe)
@@ -215,7 +215,7 @@ def test_what_is_no_file_is_refused_by_its_kind(tmp_path, complaint):
         assert complaint(lambda path=path: require_file(path)) == f"{path}: is {kind}, expected a file"
 
 
-def test_a_file_and_what_is_not_there_are_left_to_whoever_opens_them(tmp_path):
+def test_a_file_and_an_absent_path_are_not_refused(tmp_path):
     (tmp_path / "file").write_text("")
     for name in ("file", "absent", "file/below", "n" * 300):
         require_file(tmp_path / name)
@@ -229,7 +229,7 @@ def other(p, t, device): ...
 """
 
 
-def test_a_source_lies_beside_a_plugin_or_below_cuda_and_a_row_names_what_needs_no_gpu(registry, tmp_path, monkeypatch):
+def test_sources_are_next_to_a_plugin_or_in_cuda_and_a_row_names_commands_without_gpu(registry, tmp_path, monkeypatch):
     path = tmp_path / "own" / "mine.py"
     path.parent.mkdir()
     path.write_text(CUDA)
@@ -251,7 +251,7 @@ def test_a_source_lies_beside_a_plugin_or_below_cuda_and_a_row_names_what_needs_
         assert f"; without one {watch}, `kernelmark tune gemm/cuda.mine PROBLEM --static" in row.reason
 
 
-#: A process with a limit of a fifth of a second that runs this text within it.
+#: Runs code under a time limit of 0.2 s; its placeholders are the grace period in seconds and the code.
 OVERSEEN = """
 from kernelmark.bench.plan import foreign
 foreign.LEAST_S, foreign.GRACE_S = 0.2, {}
@@ -261,7 +261,7 @@ print("went on")
 """
 
 
-def test_a_process_that_plans_is_ended_in_one_line_where_it_hangs_in_a_plugin(tmp_path, python_in):
+def test_a_process_that_hangs_in_a_plugin_ends_with_one_line(tmp_path, python_in):
     done = python_in(tmp_path, "-c", OVERSEEN.format(1.0, "import threading; threading.Event().wait()"))
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
@@ -269,6 +269,6 @@ def test_a_process_that_plans_is_ended_in_one_line_where_it_hangs_in_a_plugin(tm
     assert line.endswith("; --timeout allows more")
     in_c = python_in(tmp_path, "-c", OVERSEEN.format(0.1, "import ctypes; ctypes.PyDLL(None).sleep(30)"))
     assert (in_c.returncode, in_c.stdout, in_c.stderr[:8]) == (1, "", "Timeout ")
-    replaced = "import builtins, sys; builtins.print = sys.stdout = None"  # what ends in time goes on with both
+    replaced = "import builtins, sys; builtins.print = sys.stdout = None"  # both are restored
     in_time = python_in(tmp_path, "-c", OVERSEEN.format(1.0, replaced))
     assert (in_time.returncode, in_time.stdout, in_time.stderr) == (0, "went on\n", "")

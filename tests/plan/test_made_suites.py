@@ -37,7 +37,7 @@ LISTS = {
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_a_list_is_as_it_was_published_or_drawn_and_each_problem_is_found_again_by_its_id(registry, entries, name):
+def test_a_list_matches_its_digest_and_each_problem_is_parsed_from_its_id(registry, entries, name):
     rows = [(e.network, e.part, e.problem.id, e.count, e.kernels) for e in entries(name)]
     assert hashlib.sha256(repr(rows).encode()).hexdigest()[:12] == LISTS[name]
     assert [e.problem.id for e in entries(name) if registry.problem(e.problem.id) != e.problem] == []
@@ -60,22 +60,22 @@ def test_conv_peers_has_each_layer_of_a_network_once_in_both_layouts_for_1_and_8
     ("network", "suite"),
     [("AlexNet", "alexnet"), ("GoogLeNet", "googlenet"), ("ResNet-50", "resnet50"), ("VGG-16", "vgg16")],
 )
-def test_gradients_are_as_large_as_the_layers_of_the_network(entries, network, suite):
+def test_a_networks_gradient_has_as_many_elements_as_its_weights(entries, network, suite):
     layers = [(entry.count, entry.problem) for entry in entries(suite) if entry.part == "forward"]
     weights = sum(count * (p.c * p.k * p.r * p.s if p.op == "conv" else p.n * p.k) for count, p in layers)
     assert {entry.problem.n for entry in entries("aggregation") if entry.network == network} == {weights}
 
 
-def test_the_layers_of_a_network_know_it_when_they_are_planned(registry):
+def test_a_planned_layer_has_its_suite_network_and_part(registry):
     planned = next(jobs([find_suite("cifar10", registry)], registry, Plan(devices=("cpu",))))
     assert (planned.suite, planned.network, planned.part) == ("cifar10", "vgg", "forward")
 
 
-#: A worker's own memory, and the last-level cache of the machine whose memory was read.
+#: The limit of aggregation.toml, the memory of an idle worker, and a last-level cache.
 LIMIT_BYTES, WORKER_BYTES, LLC_BYTES = 12e9, 0.4e9, 32 * 2**20
 
 
-def test_what_a_problem_takes_in_all_is_less_than_the_limit(entries):
+def test_each_aggregation_fits_into_the_memory_limit(entries):
     for problem in (entry.problem for entry in entries("aggregation")):
         sets = Mode.COLD.rotation(problem.footprint_bytes, LLC_BYTES).sets
         drawn = sum(operand.nbytes for operand in problem.operands() if operand.role != "out")
@@ -90,7 +90,7 @@ CALLS, FLOP_PER_S = 20, 10e9
 
 
 @pytest.mark.parametrize("name", TRAINING)
-def test_no_layer_of_the_test_is_drawn_in_any_direction_or_layout(registry, name):
+def test_no_layer_of_the_held_out_networks_is_in_a_training_suite(registry, name):
     test_groups = {group_of(e.problem.id) for suite in HELD_OUT for e in find_suite(suite, registry).entries()}
     drawn = [entry.problem.id for entry in find_suite(name, registry).entries()]
     assert len(set(drawn)) == len(drawn) >= 300
@@ -111,7 +111,7 @@ def test_each_kind_of_layer_is_drawn_in_every_direction(registry):
 
 
 @pytest.mark.parametrize("name", TRAINING)
-def test_two_processes_take_less_than_an_hour_by_the_sum_that_the_file_states(registry, name):
+def test_two_processes_take_less_than_an_hour_by_the_estimate_of_the_file(registry, name):
     seconds = 0.0
     for planned in jobs([find_suite(name, registry)], registry, Plan(devices=("cpu",), threads=(2,))):
         for entrant in planned.job.entrants:
@@ -136,7 +136,7 @@ def test_kernels_and_tiles_that_a_selector_could_choose_contend(entries, registr
     assert tiled == drawn
 
 
-def test_the_suite_of_numbas_ffts_has_the_tiles_that_have_straight_code(registry):
+def test_the_suite_of_numbas_ffts_has_the_tiles_with_straight_line_code(registry):
     kernels = {name for entry in find_suite("train-numba-fft-tiles", registry).entries() for name in entry.kernels}
     pinned = {f"conv/numba.fft_tiled@HEIGHT={side},WIDTH={side}" for side in STRAIGHT}
     assert kernels == {"conv/numba.fft_tiled", *pinned}

@@ -30,11 +30,11 @@ def test_axes_are_swept_with_the_last_one_running_fastest(load):
 def test_pow2_and_linear_include_both_ends(load):
     suite = load("[[sweep]]\nop = 'copy'\ndtype = 'f32'\nm = {pow2 = [3, 5]}\nn = {linear = [10, 20, 5]}\n")
     assert problems(suite) == [f"copy/m{m}n{n}/f32" for m in (8, 16, 32) for n in (10, 15, 20)]
-    past = load("[[sweep]]\nop = 'copy'\ndtype = 'f32'\nm = 1\nn = {linear = [1, 6, 2]}\n")  # no step meets its end
+    past = load("[[sweep]]\nop = 'copy'\ndtype = 'f32'\nm = 1\nn = {linear = [1, 6, 2]}\n")  # no step ends at 6
     assert problems(past) == ["copy/m1n1/f32", "copy/m1n3/f32", "copy/m1n5/f32"]
 
 
-def test_points_tie_the_sizes_or_the_axes_that_are_named_and_have_one_count_or_one_each(load):
+def test_points_give_all_sizes_or_the_named_axes_and_have_one_count_or_one_each(load):
     suite = load(f"[[sweep]]\n{GEMM}points = [[1, 2, 3], [4, 5, 6]]\ncount = [7, 9]\n")
     assert problems(suite) == ["gemm/m1n2k3/f32/NT", "gemm/m4n5k6/f32/NT"]
     assert [entry.count for entry in suite.entries()] == [7, 9]
@@ -49,7 +49,7 @@ def test_sweeps_follow_each_other_in_the_order_of_the_file(load):
     assert [entry.kernels for entry in suite.entries()] == [(), ("gemm/numpy.*",)]
 
 
-def test_problems_that_differ_in_the_named_axes_alone_are_variants(load):
+def test_problems_that_differ_only_in_the_named_axes_are_variants(load):
     both = GEMM.replace("'NT'", "['NN', 'NT']")
     suite = load(f"[[sweep]]\n{both}m = [1, 2]\nn = 3\nk = 5\ntogether = ['layout']\n")
     groups = [[entry.problem.id for entry in group] for group in suite.groups()]
@@ -69,7 +69,7 @@ BAD_SWEEPS = {
     "size_that_is_a_boolean": (GEMM + "m = true\nn = 1\nk = 1", "m", "is True"),
     "empty_axis": (GEMM + "m = []\nn = 1\nk = 1", "m", "empty list"),
     "empty_points": (GEMM + "points = []", "points", "is []"),
-    "points_of_no_list": (GEMM + "points = 3", "points", "is 3"),
+    "points_not_a_list": (GEMM + "points = 3", "points", "is 3"),
     "short_point": (GEMM + "points = [[1, 2, 3], [1, 2]]", "points", "3 values (m, n, k)"),
     "zero_in_a_point": (GEMM + "points = [[1, 2, 3], [1, 0, 3]]", "points", "key 'n': n is 0"),
     "fewer_counts_than_points": (GEMM + "points = [[1, 2, 3], [4, 5, 6]]\ncount = [1]", "count", "2 points"),
@@ -77,14 +77,14 @@ BAD_SWEEPS = {
     "count_of_wrong_type": (GEMM + SIZES + "count = 'two'", "count", "'two'"),
     "axes_without_points": (GEMM + SIZES + "axes = ['m']", "axes", "points"),
     "unknown_tied_axis": (GEMM + "axes = ['m', 'q']\npoints = [[1, 2]]", "axes", "'q'"),
-    "axes_of_no_list": (GEMM + "axes = 3\npoints = [[1, 2]]", "axes", "is 3"),
+    "axes_not_a_list": (GEMM + "axes = 3\npoints = [[1, 2]]", "axes", "is 3"),
     "axes_that_are_lists": (GEMM + "axes = [['m']]\npoints = [[1]]", "axes", "'m'"),
     "axis_tied_twice": (GEMM + "n = 1\nk = 1\naxes = ['m', 'm']\npoints = [[1, 2]]", "axes", "'m'"),
     "axis_given_twice": (GEMM + "m = 1\npoints = [[1, 2, 3]]", "m", "points"),
     "missing_size": (GEMM + "m = 8\nn = 8", "k", "missing"),
     "pow2_of_one_number": (GEMM + "m = {pow2 = [8]}\nn = 1\nk = 1", "m", "{pow2 = [first, last]}"),
     "pow2_downwards": (GEMM + "m = {pow2 = [8, 4]}\nn = 1\nk = 1", "m", "{pow2 = [first, last]}"),
-    "pow2_of_no_list": (GEMM + "m = {pow2 = 8}\nn = 1\nk = 1", "m", "{pow2 = [first, last]}"),
+    "pow2_not_a_list": (GEMM + "m = {pow2 = 8}\nn = 1\nk = 1", "m", "{pow2 = [first, last]}"),
     "linear_without_step": (GEMM + "m = {linear = [1, 9]}\nn = 1\nk = 1", "m", "{linear = [start, stop, step]}"),
     "linear_with_step_zero": (GEMM + "m = {linear = [1, 9, 0]}\nn = 1\nk = 1", "m", "{linear = [start, stop, step]}"),
     "linear_from_zero": (GEMM + "m = {linear = [0, 8, 4]}\nn = 1\nk = 1", "m", "is 0, expected `int` >= 1"),
@@ -92,7 +92,7 @@ BAD_SWEEPS = {
     "two_ranges": (GEMM + "m = {pow2 = [1, 2], linear = [1, 2, 1]}\nn = 1\nk = 1", "m", "pow2"),
     "unknown_part": (GEMM + SIZES + "part = 'sideways'", "part", "'sideways'"),
     "network_of_wrong_type": (GEMM + SIZES + "network = 3", "network", "is 3"),
-    "along_what_is_not_tied": (GEMM + SIZES + "along = 'm'", "along", "axes of points: none"),
+    "along_an_axis_without_points": (GEMM + SIZES + "along = 'm'", "along", "axes of points: none"),
     "variants_of_sizes": (GEMM + SIZES + "together = ['m']", "together", "names, each once; here: dtype, layout"),
     "variants_along_an_axis_not_given": (GEMM + SIZES + "together = ['place']", "together", "is ['place'], expected"),
     "variants_along_an_axis_twice": (GEMM + SIZES + "together = ['dtype', 'dtype']", "together", "each once"),
@@ -107,7 +107,7 @@ BAD_SWEEPS = {
 
 
 @pytest.mark.parametrize("case", BAD_SWEEPS)
-def test_a_bad_sweep_is_one_line_with_file_table_and_key(load, tmp_path, complaint, case):
+def test_a_bad_sweep_is_refused_in_one_line_with_file_table_and_key(load, tmp_path, complaint, case):
     text, key, fault = BAD_SWEEPS[case]
     line = complaint(lambda: load(f"{GOOD}\n[[sweep]]\n{text}\n"))
     assert line.startswith(f"{tmp_path / 'mine.toml'}: [[sweep]] 2")
@@ -115,7 +115,7 @@ def test_a_bad_sweep_is_one_line_with_file_table_and_key(load, tmp_path, complai
     assert fault in line
 
 
-def test_a_large_sweep_is_not_expanded_when_it_is_loaded(load, complaint):
+def test_a_bad_value_is_refused_only_when_a_large_sweep_reaches_it(load, complaint):
     suite = load(f"[[sweep]]\n{GEMM}m = {{linear = [1, 1000000, 1]}}\nn = 1\nk = 1\nlda_pad = [0, -1]\n")
     assert "lda_pad is -1" in complaint(lambda: list(islice(suite.entries(), 2)))
 
@@ -149,13 +149,13 @@ def test_a_large_sweep_is_not_expanded_when_it_is_loaded(load, complaint):
         pytest.param(f"{COPY}m = 1\nmax_time = {HUGE}", "expected a finite number of seconds above 0", id="time"),
     ],
 )
-def test_a_bad_file_is_one_line_that_names_it(load, tmp_path, complaint, text, fault):
+def test_a_bad_file_is_refused_in_one_line_that_names_it(load, tmp_path, complaint, text, fault):
     line = complaint(lambda: load(text))
     assert line.startswith(str(tmp_path / "mine.toml"))
     assert fault in line
 
 
-def test_a_byte_order_mark_is_no_part_of_a_suite_and_what_is_not_utf8_is_no_toml(registry, tmp_path, complaint):
+def test_a_byte_order_mark_is_skipped_and_other_encodings_than_utf8_are_refused(registry, tmp_path, complaint):
     path = tmp_path / "bom.toml"
     path.write_text("\ufefftitle = 'x'\n[[sweep]]\nop = 'copy'\ndtype = 'f32'\nm = 8\nn = 8\n")
     assert load_suite(path, registry).title == "x"
@@ -163,7 +163,7 @@ def test_a_byte_order_mark_is_no_part_of_a_suite_and_what_is_not_utf8_is_no_toml
     assert complaint(lambda: load_suite(path, registry)).startswith(f"{path}: is not TOML")
 
 
-def test_every_suite_that_comes_along_has_title_source_and_problems(registry):
+def test_every_suite_of_the_project_has_title_source_and_problems(registry):
     assert {"founding", "seed", "smoke"} <= set(suite_names())
     for name in suite_names():
         suite = find_suite(name, registry)
@@ -181,7 +181,7 @@ def test_every_suite_that_comes_along_has_title_source_and_problems(registry):
         "m = {linear = [1, 10000000, 1]}\nn = 1\nk = 1\n",  # the largest sweep
     ],
 )
-def test_millions_of_problems_are_not_expanded_for_the_first(load, axes):
+def test_the_first_of_millions_of_problems_take_little_memory(load, axes):
     tracemalloc.start()
     try:
         entries = load(f"[[sweep]]\n{GEMM}{axes}").entries()
@@ -202,7 +202,7 @@ def planned(registry):
 
 
 @pytest.mark.parametrize("text", ["0/4", "9/8", "x", "", "1", "1/", "/4", "-1/4", "1/0", "01/4", "1/4/2", "1.5/4"])
-def test_what_is_no_shard_is_refused(text):
+def test_a_bad_shard_is_refused(text):
     with pytest.raises(ValueError, match=f"is {text!r}, expected I/N with I from 1 to N"):
         parse_shard(text)
 
@@ -224,7 +224,7 @@ def test_all_jobs_on_the_same_sizes_are_in_one_shard_whatever_the_order_of_the_s
     assert owners(shuffled, 5, registry) == owner_by_group
 
 
-def test_no_shard_has_more_than_its_share_and_a_group(planned, registry):
+def test_a_shard_exceeds_its_share_by_at_most_one_group(planned, registry):
     owner_by_group, loads, groups = owners(planned, 4, registry), dict.fromkeys(range(1, 5), 0), {}
     for job in planned:
         group = group_of(job.job.problems[0])
@@ -234,7 +234,7 @@ def test_no_shard_has_more_than_its_share_and_a_group(planned, registry):
     assert min(loads.values()) > 0
 
 
-def test_a_shard_has_the_cases_of_all_in_its_plan_and_is_empty_if_it_is_one_too_many(registry):
+def test_the_plan_of_a_shard_counts_all_cases_and_a_superfluous_shard_is_empty(registry):
     planned = list(jobs([find_suite("gemm/m8n8k8/f32/NT", registry)], registry, PLAN))
     plans, parts = zip(*(sharded(PLAN, Shard(index, 3), planned, registry) for index in (1, 2, 3)), strict=True)
     assert [str(plan.shard) for plan in plans] == ["1/3", "2/3", "3/3"]

@@ -45,7 +45,7 @@ def tile(**values):
     return SimpleNamespace(**values)
 
 
-def test_the_default_is_the_first_preferred_tile_that_can_be_and_is_not_left_to_the_next(tuned, registry):
+def test_the_default_is_the_first_preferred_tile_that_is_valid_and_not_excepted(tuned, registry):
     assert tuned.tile_for(registry.problem(PROBLEM)) == tile(BM=32, WM=8, BK=8)
     assert tuned.tile_for(registry.problem("gemm/m64n48k16/f32/NN")) == tile(BM=64, WM=32, BK=16)
     assert tuned.tile_for(registry.problem("gemm/m128n48k8/f32/NN")) == tile(BM=16, WM=16, BK=4)
@@ -54,17 +54,17 @@ def test_the_default_is_the_first_preferred_tile_that_can_be_and_is_not_left_to_
 
 
 @pytest.mark.parametrize(
-    ("text", "taken"),
+    ("text", "expected"),
     [
-        ("BM=16", tile(BM=16, WM=16, BK=4)),  # as preferred
-        ("BK=4,BM=64", tile(BM=64, WM=32, BK=4)),  # the first and the last change in one value: the first
-        ("WM=8,BM=64", tile(BM=64, WM=8, BK=8)),  # 16 would be too deep
+        ("BM=16", tile(BM=16, WM=16, BK=4)),  # a preferred tile
+        ("BK=4,BM=64", tile(BM=64, WM=32, BK=4)),  # the first and last preferred tile change in one value
+        ("WM=8,BM=64", tile(BM=64, WM=8, BK=8)),  # BK = 16 would be too deep
         ("BM=16,WM=8,BK=8", tile(BM=16, WM=8, BK=8)),
     ],
 )
-def test_values_that_a_name_leaves_out_are_those_of_the_preferred_tile_it_changes_least(tuned, registry, text, taken):
+def test_values_left_out_of_a_name_come_from_the_preferred_tile_that_changes_least(tuned, registry, text, expected):
     pinned = registry.kernels[f"gemm/own.tuned@{text}"]
-    assert pinned.tile_for(registry.problem(PROBLEM)) == taken
+    assert pinned.tile_for(registry.problem(PROBLEM)) == expected
 
 
 def test_a_kernel_with_a_tile_is_named_with_its_values_in_the_declared_order(tuned, registry):
@@ -74,7 +74,7 @@ def test_a_kernel_with_a_tile_is_named_with_its_values_in_the_declared_order(tun
     assert "gemm/own.tuned@BK=4,BM=16" not in registry.kernels
 
 
-def test_a_kernel_executes_what_it_does_with_its_tile_and_refuses_one_that_cannot_be(tuned, registry):
+def test_executed_operations_depend_on_the_tile_and_an_invalid_tile_is_refused(tuned, registry):
     problem, pinned = registry.problem(PROBLEM), registry.kernels["gemm/own.tuned@BM=64,WM=64,BK=4"]
     assert (tuned.executed_flop(problem), pinned.executed_flop(problem)) == (8 * problem.flop, 4 * problem.flop)
     refused = registry.kernels["gemm/own.tuned@BM=16,WM=64"].refuses(problem)
@@ -82,7 +82,7 @@ def test_a_kernel_executes_what_it_does_with_its_tile_and_refuses_one_that_canno
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "refusal"),
     [
         ("gemm/own.tuned@BX=1", "gemm/own.tuned@BX=1: BX is unknown, expected one of BK, BM, WM"),
         ("gemm/own.tuned@BM=17", "gemm/own.tuned@BM=17: BM is 17, expected one of 16, 32, 64"),
@@ -92,13 +92,13 @@ def test_a_kernel_executes_what_it_does_with_its_tile_and_refuses_one_that_canno
         ("gemm/own.tuned@BM=16,BM=32", "gemm/own.tuned@BM=16,BM=32: expected each name once"),
     ],
 )
-def test_a_name_with_another_tile_is_refused_in_one_line_with_what_there_is(tuned, registry, name, said):
+def test_a_name_with_a_bad_tile_is_refused_in_one_line_with_what_is_expected(tuned, registry, name, refusal):
     with pytest.raises(UsageError) as refused:
         registry.named(name)
-    assert str(refused.value) == said
+    assert str(refused.value) == refusal
 
 
-def test_a_value_that_follows_from_the_device_may_be_any_number_and_nothing_else(dummy, registry):
+def test_a_tunable_computed_from_the_device_takes_any_int_and_nothing_else(dummy, registry):
     @cuda_kernel("gemm", source="x.cu", entry="x", tunables={"SMS": (lambda device: device.multiprocessors, 1)})
     def dealt(p, t, device):
         """Dealt."""
@@ -145,7 +145,7 @@ def test_a_suite_lists_tiles_as_a_user_does(tuned, registry, globs, selected):
     assert ids(registry, globs, listed) == [f"gemm/own.tuned@BM={rows}" for rows in selected]
 
 
-def test_what_is_refused_by_the_first_values_is_not_descended_into():
+def test_tiles_refused_by_their_first_values_are_not_walked():
     partial_tiles = []
 
     def rule(t):
@@ -166,14 +166,14 @@ def test_what_is_refused_by_the_first_values_is_not_descended_into():
         lambda t: "even" if not t.B % 2 else None,
     ],
 )
-def test_a_rule_that_a_part_of_a_tile_does_not_decide_is_asked_with_the_whole(rule):
+def test_a_rule_that_a_partial_tile_does_not_decide_is_applied_to_whole_tiles(rule):
     every = [tile(A=a, B=b) for a in (1, 2) for b in (1, 2)]
     tiles = [t for t in walk({"A": (1, 2), "B": (1, 2)}, rule) if not isinstance(t, Refused)]
     assert tiles == [t for t in every if rule(t) is None]
 
 
 @pytest.mark.parametrize(
-    ("name", "glob", "does"),
+    ("name", "glob", "is_match"),
     [
         ("gemm/own.tuned@BM=16", "gemm/own.tuned", True),
         ("gemm/own.tuned@BM=16", "*.tuned@BM=*", True),
@@ -181,8 +181,8 @@ def test_a_rule_that_a_part_of_a_tile_does_not_decide_is_asked_with_the_whole(ru
         ("gemm/own.tuned", "gemm/own.tuned@*", False),
     ],
 )
-def test_a_glob_without_a_tile_matches_rows_of_every_tile(name, glob, does):
-    assert matches(name, (glob,)) is does
+def test_a_glob_without_a_tile_matches_rows_of_every_tile(name, glob, is_match):
+    assert matches(name, (glob,)) is is_match
 
 
 SMALL = "gemm/m8n8k8/f32/NN"
@@ -190,7 +190,7 @@ VALUES = {"A": (1, 2, 3, 4), "B": (1, 2, 3, 4), "C": (5, 6)}
 
 
 def valid(p, t, device):
-    """A and B have to be 4 together."""
+    """Return a reason unless A + B is 4."""
     return f"{t.A} and {t.B} are not 4" if t.A + t.B != 4 else None
 
 
@@ -214,7 +214,7 @@ def test_a_space_has_the_valid_tiles_of_the_product_and_counts_the_others_by_rea
     assert counts.refused == {"1 and 1 are not 4": 26}
 
 
-def test_a_space_that_takes_long_is_estimated_by_tiles_that_are_drawn(space, monkeypatch):
+def test_the_count_of_a_large_space_is_estimated_from_drawn_tiles(space, monkeypatch):
     monkeypatch.setattr(spaces, "LOOKS", 3)
     counts = space.count()
     assert not counts.exact
@@ -239,13 +239,13 @@ def test_samples_of_several_seeds_reach_every_tile_about_as_often(space):
     assert max(seen.values()) < 2 * min(seen.values())
 
 
-def test_neighbours_differ_in_one_value_or_in_two_that_only_go_together(space):
+def test_neighbours_differ_in_one_value_or_in_two_that_cannot_change_alone(space):
     neighbours = {as_tuple(tile) for tile in space.neighbours(SimpleNamespace(A=2, B=2, C=5))}
     assert neighbours == {(2, 2, 6), (1, 3, 5), (3, 1, 5)}
 
 
 @pytest.mark.usefixtures("space")
-def test_a_kernel_with_a_tile_of_its_own_has_only_tiles_of_its_values_and_one_without_tunables_has_one(registry):
+def test_a_pinned_value_restricts_the_space_and_a_kernel_without_tunables_has_one_tile(registry):
     pinned = Space(registry.kernels["gemm/own.coupled@A=1"], registry.problem(SMALL))
     assert {as_tuple(tile) for tile in pinned.valid()} == {(1, 3, 5), (1, 3, 6)}
     single = Space(registry.kernels["gemm/numpy.matmul"], registry.problem(SMALL))
@@ -260,7 +260,7 @@ def test_a_kernel_with_a_tile_of_its_own_has_only_tiles_of_its_values_and_one_wi
         lambda p, t, d: f"{t.I} is not the sum" if sum(vars(t).values()) % 10 != t.I else None,
     ],
 )
-def test_a_space_of_a_thousand_million_tiles_takes_little_memory_for_any_question(dummy, registry, valid):
+def test_a_space_of_a_billion_tiles_takes_little_memory(dummy, registry, valid):
     giant = dummy("giant", tunables={name: tuple(range(10)) for name in "ABCDEFGHI"}, valid=valid)
     problem = registry.problem(SMALL)
     tracemalloc.start()
