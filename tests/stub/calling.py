@@ -12,7 +12,7 @@ from stub import control
 from stub.library import BEGIN
 from stub.recording import RECORDED, Recorder
 
-# Garbage of a call is collected before the next call.
+# The garbage of each call is collected before the next one.
 values = {}
 recorder = Recorder()
 if recorded := os.environ.get(RECORDED):

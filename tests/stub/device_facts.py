@@ -70,7 +70,7 @@ def an_attribute_that_the_driver_refuses_is_unsupported():
         _set_attribute(nothing(), "MAX_DYNAMIC_SHARED_SIZE_BYTES", 232449)
 
 
-def a_batch_over_which_the_clock_of_the_device_jumps_is_refused():
+def a_batch_during_which_the_devices_clock_jumps_is_refused():
     device = Cuda()
     call, clock = launching(device, "struck"), device.clock(hold=True)
     with patch.dict(os.environ, KM_STUB_FAULT="clock", KM_STUB_FAULT_AT="truc"):
@@ -88,14 +88,14 @@ def a_driver_without_stream_waits_is_timed_without_holding():
     assert not clock.holds_stream
 
 
-def a_call_that_raises_lets_the_stream_go():
+def a_call_that_raises_an_error_releases_the_stream():
     device = Cuda()
     with pytest.raises(ZeroDivisionError):
         device.clock(hold=True).time([lambda: 1 // 0])
     device.stream.synchronize()
 
 
-def work_beyond_the_events_is_named():
+def work_outside_the_events_is_reported():
     clock = Cuda().clock(hold=True)
     clock.unseen_s = [0.005] * 5
     assert "beyond" in (clock.hidden_work([1e-3] * 5, batch=1) or "")
@@ -103,7 +103,7 @@ def work_beyond_the_events_is_named():
     assert clock.hidden_work([1e-3] * 5, batch=1) is None
 
 
-def nothing_is_timed_while_another_stream_is_current_and_the_devices_is_current_again():
+def nothing_is_timed_while_another_stream_is_current_and_the_devices_stream_is_restored():
     device, called = Cuda(), []
     other = cupy.cuda.Stream(non_blocking=True).use()
     expected = f"current stream is {other.ptr:#x}, expected {device.stream.ptr:#x}"
@@ -113,21 +113,21 @@ def nothing_is_timed_while_another_stream_is_current_and_the_devices_is_current_
     assert device.strayed() is None
 
 
-def a_call_that_leaves_another_stream_current_has_no_time():
+def a_call_that_makes_another_stream_current_is_not_timed():
     device, other = Cuda(), cupy.cuda.Stream(non_blocking=True)
     with pytest.raises(RuntimeError, match=f"current stream is {other.ptr:#x}"):
         device.clock(hold=True).time([other.use])
     device.stream.synchronize()
 
 
-def a_kernel_that_enters_a_stream_of_its_own_leaves_the_devices_current():
+def the_devices_stream_is_current_after_a_kernel_leaves_its_own():
     device = Cuda()
     with cupy.cuda.Stream(non_blocking=True) as stream:
         assert cupy.cuda.get_current_stream().ptr == stream.ptr != device.stream.ptr
     assert device.strayed() is None
 
 
-def the_devices_stream_is_current_after_an_upload_and_an_eviction_in_which_no_line_may_persist():
+def the_devices_stream_is_current_after_an_upload_and_an_eviction_of_persisting_lines():
     device = Cuda()
     device.upload(device.bytes(8), np.arange(8, dtype=np.uint8))
     with patch.object(driver, "cuCtxSetLimit") as limit, patch.object(driver, "cuCtxResetPersistingL2Cache") as reset:
@@ -155,7 +155,7 @@ def a_captured_launch_runs_only_when_it_is_replayed_and_one_that_fails_leaves_th
     assert ran == [b"nothing"] * 5
 
 
-def pycudas_stream_becomes_the_devices_and_stays_it():
+def pycudas_stream_replaces_the_devices():
     device, theirs = Cuda(), new_stream()
     before = device.stream
     with patch.object(launch_pycuda, "pycuda_stream", lambda number: SimpleNamespace(handle=int(theirs.handle))):
@@ -168,7 +168,7 @@ def pycudas_stream_becomes_the_devices_and_stays_it():
     assert cupy.cuda.get_current_stream().ptr == taken.ptr == int(theirs.handle)
 
 
-def an_input_is_compared_with_what_was_drawn_last_on_the_device_or_where_that_is_full_on_the_host():
+def an_input_is_compared_with_the_last_draw_on_the_device_or_if_that_is_full_on_the_host():
     for free_bytes in (2**30, 0):
         with patch.object(cupy.cuda.runtime, "memGetInfo", lambda free_bytes=free_bytes: (free_bytes, 2**30)):
             device, problem = Cuda(), discover().problem("gemm/m3n5k7/f32/NN/lda+2")
@@ -184,7 +184,7 @@ def an_input_is_compared_with_what_was_drawn_last_on_the_device_or_where_that_is
             assert operands.damage(draw) == "changed its input a"
 
 
-def a_copy_of_an_input_that_a_kernel_writes_to_accuses_nobody():
+def a_changed_copy_of_an_input_accuses_no_kernel():
     device, problem = Cuda(), discover().problem("gemm/m3n5k7/f32/NN")
     draw, operands = Draw(problem, 0), OperandSet(problem, device)
     operands.load(draw)
@@ -193,7 +193,7 @@ def a_copy_of_an_input_that_a_kernel_writes_to_accuses_nobody():
     assert operands.damage(draw) is None
 
 
-def what_is_uploaded_to_several_gpus_lies_in_parts_between_the_edges():
+def an_array_on_several_gpus_lies_in_parts_between_its_edges():
     edge, memory = 8, Cuda().peers((0, 1, 2), 8)
     for n in (1, 7, 100):
         raw = memory.bytes(3 * n * 4 + 2 * edge)
@@ -206,7 +206,7 @@ def what_is_uploaded_to_several_gpus_lies_in_parts_between_the_edges():
             assert memory.download(guard).tobytes() == bytes([0xA5]) * edge
 
 
-def single_elements_go_to_the_gpu_that_has_their_part():
+def single_elements_are_written_on_the_gpu_that_has_them():
     memory = Cuda().peers((0, 1, 2), 8)
     flat = memory.bytes(12 * 8 + 2 * 8)[8:-8].view("f8")
     memory.upload(flat, np.zeros(12))

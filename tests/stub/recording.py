@@ -83,6 +83,6 @@ def unexecuted(folder, packages):
     for use in conformance.all_uses():
         if use.arguments is not None:
             executed[use.name] = executed.get(use.name, False) or (use.file, *use.end) in places
-    left = (*set(ON_STUB).difference(packages), *SIGNATURE_ONLY)
+    exempt = (*set(ON_STUB).difference(packages), *SIGNATURE_ONLY)
     unused = [package for package in packages if not any(name.startswith(package) for name in executed)]
-    return [*unused, *sorted(name for name, done in executed.items() if not (done or name.startswith(left)))]
+    return [*unused, *sorted(name for name, done in executed.items() if not (done or name.startswith(exempt)))]

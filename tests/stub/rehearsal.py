@@ -20,8 +20,8 @@ from kernelmark.bench.plan.case import Plan
 from kernelmark.bench.plan.discovery import discover
 from kernelmark.bench.selftest import clocks
 
-#: The kernels that stay: plain, with scalars and much shared memory, in place, and without shared memory.
-KEPT = ("gemm/cuda.tiled", "gemm/cuda.async", "transpose/cuda.tiled_inplace", "copy/cuda.vectorised")
+#: The kernels of the agenda: plain, with scalars and much shared memory, in place, and without shared memory.
+KERNEL_IDS = ("gemm/cuda.tiled", "gemm/cuda.async", "transpose/cuda.tiled_inplace", "copy/cuda.vectorised")
 GEMM, COPY = "gemm/m33n31k17/f32/NT", "copy/m3n5/f32"
 TILES = ("BM=64,BN=64,BK=8,WM=32,WN=32,TM=4,TN=8,STAGES=2", "BM=32,BN=64,BK=8,WM=32,WN=32,TM=4,TN=8,STAGES=2")
 FAULTS = json.loads(os.environ.get("GPU_FAULTS", "{}"))
@@ -34,17 +34,17 @@ class FewTasks(gpu_tasks.Tasks):
     def all(self):
         launched = ("verify", "pycuda") if find_spec("pycuda") else ("verify",)
         compared = ("emulator gemm/cuda.async", "emulator copy/cuda.vectorised")
-        made = [task for task in self._verified() if task.name.split()[0] in launched or task.name in compared]
-        made += [*self._timed_ones(), *(task for task in self._tools() if task.kind == "clocks")]
-        worth = {"verify": 9.0, "time": 8.0, "tune": 7.0, "emulator": 6.0, "clocks": 5.0}
-        return [msgspec.structs.replace(task, value=worth[task.kind], seconds=1.0) for task in made]
+        tasks = [task for task in self._verified() if task.name.split()[0] in launched or task.name in compared]
+        tasks += [*self._timings(), *(task for task in self._tools() if task.kind == "clocks")]
+        values = {"verify": 9.0, "time": 8.0, "tune": 7.0, "emulator": 6.0, "clocks": 5.0}
+        return [msgspec.structs.replace(task, value=values[task.kind], seconds=1.0) for task in tasks]
 
-    def _timed_ones(self):
-        more = {"max_time_s": 0.05, "baseline": KEPT[0], "processes": 2, "group": "Products"}
-        yield from self._task("time gemm", "time", "problem", (GEMM,), KEPT[:2], **more)
-        yield from self._task("time copy", "time", "problem", (COPY,), KEPT[3:], max_time_s=0.05, group="Copy")
-        tiles = [f"{KEPT[1]}@{tile}" for tile in TILES]
-        more = {"max_time_s": 0.05, "baseline": tiles[0], "group": "Tiles", "detail": KEPT[1]}
+    def _timings(self):
+        more = {"max_time_s": 0.05, "baseline": KERNEL_IDS[0], "processes": 2, "group": "Products"}
+        yield from self._task("time gemm", "time", "problem", (GEMM,), KERNEL_IDS[:2], **more)
+        yield from self._task("time copy", "time", "problem", (COPY,), KERNEL_IDS[3:], max_time_s=0.05, group="Copy")
+        tiles = [f"{KERNEL_IDS[1]}@{tile}" for tile in TILES]
+        more = {"max_time_s": 0.05, "baseline": tiles[0], "group": "Tiles", "detail": KERNEL_IDS[1]}
         yield from self._task("tiles", "tune", "tune", (GEMM,), tiles, **more)
 
 
@@ -58,9 +58,9 @@ carry_out = gpu_slot.Slot.carry_out
 
 def faulty(slot, question):
     """Carry out tasks in new workers, on a device with the tasks' fault, if any, from the start."""
-    wanted = [FAULTS[task.name] for task in question.tasks if task.name in FAULTS]
+    faults = [FAULTS[task.name] for task in question.tasks if task.name in FAULTS]
     slot._workers.close()
-    for name, value in zip(("KM_STUB_FAULT", "KM_STUB_FAULT_AT"), wanted[0] if wanted else ("", ""), strict=True):
+    for name, value in zip(("KM_STUB_FAULT", "KM_STUB_FAULT_AT"), faults[0] if faults else ("", ""), strict=True):
         os.environ[name] = value
     return carry_out(slot, question)
 
@@ -70,7 +70,7 @@ gpu_tasks.Plan = without_ceilings
 # The limits allow for slow emulation on a busy machine.
 gpu_tasks.TIMEOUT_S = agreement.SILENCE_S = clocks.SILENCE_S = 10.0 if HANGS else 60.0
 KERNELS = discover().kernels
-for id_ in set(KERNELS) - set(KEPT):
+for id_ in set(KERNELS) - set(KERNEL_IDS):
     del KERNELS[id_]
 
 if __name__ == "__main__":

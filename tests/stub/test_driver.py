@@ -1,4 +1,4 @@
-"""The real cuda-core on the stub driver: spans of known lengths, several GPUs, and each breach of a rule found."""
+"""The real cuda-core on the stub driver: spans of known lengths, several GPUs, and every breach of a rule."""
 
 from functools import partial
 from uuid import UUID
@@ -26,7 +26,7 @@ def test_only_the_process_that_asks_for_the_stub_sees_it(runs):
     assert cuda_missing() == before
 
 
-def test_no_rule_is_broken_but_by_the_call_that_synchronises_in_a_capture(runs):
+def test_only_the_call_that_synchronises_in_a_capture_breaks_a_rule(runs):
     broken = {name: run.violations for name, run in runs.items() if run.violations}
     assert broken == {"launches_read": ["cuStreamSynchronize was called while a stream was capturing"]}
 
@@ -65,7 +65,7 @@ def test_a_process_sees_the_gpus_of_its_uuids(tools, tmp_path, given, seen):
 
 
 @pytest.mark.long
-def test_a_run_on_two_gpus_has_a_group_on_each_and_names_them_where_it_is_to(tools, tmp_path, python_in):
+def test_a_run_on_two_gpus_uses_both_and_names_them_only_on_request(tools, tmp_path, python_in):
     variables = environment(KM_STUB_LOG=str(tmp_path / "driver.log"), KM_STUB_DEVICES="2")
     command = partial(python_in, tmp_path, "-m", "kernelmark", **variables)
     problems = ("transfer/n1031/f32/h2d", "transfer/n2062/f32/h2d")
@@ -125,12 +125,12 @@ def test_a_breach_is_found(breaking, call, value, expected):
 
 
 @pytest.mark.parametrize(("call", "value"), ALLOWED, ids=str)
-def test_what_breaks_no_rule_is_no_violation(breaking, call, value):
+def test_a_permitted_call_is_no_violation(breaking, call, value):
     assert breaking[str(call)].violations == []
     assert breaking[str(call)].value == value
 
 
-def test_a_device_has_the_faults_that_are_asked_for(tools, tmp_path):
+def test_a_device_has_the_requested_faults(tools, tmp_path):
     names = ("memory_that_runs_out", "clock_that_jumps", "illegal_address")
     breaking = on_stub({name: (f"stub.breaches:{name}",) for name in names}, tmp_path)
     assert breaking["memory_that_runs_out"].value == ["CUDA_SUCCESS", *["CUDA_ERROR_OUT_OF_MEMORY"] * 2]
@@ -139,7 +139,7 @@ def test_a_device_has_the_faults_that_are_asked_for(tools, tmp_path):
     assert breaking["illegal_address"].value == ["CUDA_SUCCESS", *["CUDA_ERROR_ILLEGAL_ADDRESS"] * 3]
 
 
-def test_every_kind_of_handle_that_is_left_is_named(tools, tmp_path):
+def test_every_kind_of_leaked_handle_is_named(tools, tmp_path):
     run = on_stub({"leave": ("stub.breaches:leave_everything",)}, tmp_path)["end"]
-    left = {line.partition(" of ")[0] for line in run.violations}
-    assert left == {"memory", "an event", "a stream", "a graph", "an executable graph"}
+    leaked = {line.partition(" of ")[0] for line in run.violations}
+    assert leaked == {"memory", "an event", "a stream", "a graph", "an executable graph"}

@@ -58,7 +58,7 @@ def test_a_kernel_verifies(runs, name):
     assert any(line.startswith("cuLaunchKernelEx ") and VERIFIED[name][2] in line for line in runs[name].log)
 
 
-def test_parameters_arrive_where_the_kernel_has_them(runs):
+def test_a_kernel_gets_the_values_of_its_parameters(runs):
     assert runs["parameters"].value == [2**40 + 1, -2, [7, 2**40], 1.5, -3]
 
 
@@ -70,7 +70,7 @@ def test_a_kernel_with_much_shared_memory_is_loaded_once_and_asks_for_the_whole_
     assert not any(line.startswith("cuLibraryLoad") for mode in MODES for line in runs[mode].log)
 
 
-def test_a_kernel_that_is_launched_and_not_run_is_wrong(runs):
+def test_a_kernel_that_is_launched_but_does_not_run_is_wrong(runs):
     assert runs["not run"].value["status"] == "wrong"
 
 
@@ -90,7 +90,7 @@ def test_a_row_reports_the_kernels_that_its_call_launched(runs, name):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_sample_is_the_length_of_a_launch_which_the_row_reports(runs, mode):
+def test_every_sample_is_the_length_of_the_launch_that_the_row_reports(runs, mode):
     row = runs[mode].value
     assert runs[mode].outcome == ("ok", "", [])
     assert (row["disturbed"], set(row["samples"])) == ("", {0.02})
@@ -98,13 +98,13 @@ def test_every_sample_is_the_length_of_a_launch_which_the_row_reports(runs, mode
 
 
 @pytest.mark.parametrize(("mode", "call"), [("hot", "cuLaunchKernelEx"), ("graph", "cuGraphLaunch")])
-def test_what_is_timed_is_queued_while_the_stream_is_held(runs, mode, call):
+def test_timed_work_is_queued_while_the_stream_is_held(runs, mode, call):
     calls = [line.split()[0] for line in runs[mode].log]
     last = len(calls) - 1 - calls[::-1].index("cuStreamWaitValue32_v2")
     assert calls[last + 1 : last + 4] == ["cuEventRecord", call, "cuEventRecord"]
 
 
-def test_a_call_that_synchronises_is_let_go_by_the_watchdog_and_timed_without_holding(runs):
+def test_a_call_that_synchronises_is_released_by_the_watchdog_and_timed_without_holding(runs):
     (violation,) = runs["synchronising"].violations
     assert violation == "cuStreamSynchronize was called while a stream was held"
     done = ["called", "restored", "called"]
@@ -112,7 +112,7 @@ def test_a_call_that_synchronises_is_let_go_by_the_watchdog_and_timed_without_ho
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_the_self_test_finds_that_events_see_a_way_of_launching(runs, name):
+def test_the_self_test_confirms_that_events_cover_a_way_of_launching(runs, name):
     assert runs[f"way {name}"].value["holds"] is True
 
 
@@ -129,7 +129,7 @@ def test_no_line_persists_in_l2_when_a_sample_is_taken(runs):
     assert set(calls[place + 1 :]) == {"cuCtxSetLimit 6 0"}
 
 
-def test_a_tool_that_looks_from_start_to_stop_sees_one_call_of_the_kernel(runs):
+def test_a_profiler_sees_one_call_of_the_kernel_between_start_and_stop(runs):
     log = [line for line in runs["alone"].log if "cuProfiler" in line or line.startswith("cuLaunchKernelEx ")]
     assert [line.split(" on ")[0] for line in log] == [
         "first call of cuProfilerStart",

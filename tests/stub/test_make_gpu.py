@@ -117,30 +117,30 @@ def strikes(slot, task, fault):
         return
     assert {row["status"] for row in bad} == {status}
     assert [row for row in bad if reason not in row["reason"]] == []
-    out = {row["kernel"] for row in bad if row["reason"].startswith("left out after")}
-    assert out <= set(slot.agenda["left_out"])
-    assert {row["kernel"].partition("@")[0] for row in bad} - out == {STRUCK[task][0]}
+    left_out = {row["kernel"] for row in bad if row["reason"].startswith("left out after")}
+    assert left_out <= set(slot.agenda["left_out"])
+    assert {row["kernel"].partition("@")[0] for row in bad} - left_out == {STRUCK[task][0]}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("fault", ["hang", "illegal", "crash", "oom"])
-def test_a_fault_costs_what_it_strikes_and_the_rest_is_measured(fault, tools, tmp_path):
-    where = {task: fault for task in STRUCK if is_built() or not task.startswith("pycuda")}
+def test_a_fault_fails_only_the_kernel_that_it_strikes(fault, tools, tmp_path):
+    faults = {task: fault for task in STRUCK if is_built() or not task.startswith("pycuda")}
     if fault == "crash":
-        where |= dict.fromkeys(TIMED, "clock")
-    slot = use(tmp_path, where)
+        faults |= dict.fromkeys(TIMED, "clock")
+    slot = use(tmp_path, faults)
     assert slot.status == (FAULTS[fault][0] in AGAINST), slot.printed  # out of memory is not the kernel's fault
     answers = slot.agenda["answers"]
     emulated = "emulator gemm/cuda.async"
     failed = {name for name, answer in answers.items() if answer["state"] == "failed"}
     assert failed == ({emulated} if fault == "hang" else set())
     assert {name.split()[0] for name in answers} >= set(KINDS)
-    for task in filter(where.__contains__, JOBS):
-        strikes(slot, task, where[task])
+    for task in filter(faults.__contains__, JOBS):
+        strikes(slot, task, faults[task])
     left_out = {kernel.partition("@")[0] for kernel in slot.agenda["left_out"]}
-    assert left_out <= {STRUCK[task][0] for task in where}
+    assert left_out <= {STRUCK[task][0] for task in faults}
     assert bool(left_out) is (fault in ("hang", "illegal", "crash"))
-    if emulated in where:
+    if emulated in faults:
         words = "not finished" if fault == "hang" else "differ"
         assert answers[emulated]["text"].startswith(words)
         assert answers["emulator copy/cuda.vectorised"]["text"].startswith("differ" if fault == "oom" else "agree")
@@ -150,7 +150,7 @@ def test_a_fault_costs_what_it_strikes_and_the_rest_is_measured(fault, tools, tm
 
 
 @pytest.mark.long
-def test_kernels_of_a_way_that_is_timed_wrong_get_no_rows_afterwards(tools, tmp_path):
+def test_kernels_of_a_launcher_that_is_timed_wrong_get_no_rows_afterwards(tools, tmp_path):
     first = use(tmp_path, {"clocks": "clock"}, only="clocks")
     assert "*/cuda.*" in first.agenda["disagreeing"]["cuda-core"]
     assert "cuda-core: timed wrong" in (first.folder / "README.md").read_text()
@@ -159,7 +159,7 @@ def test_kernels_of_a_way_that_is_timed_wrong_get_no_rows_afterwards(tools, tmp_
     assert second.status == 0, second.printed
 
 
-def test_a_kernel_that_takes_its_process_along_is_named_and_the_others_are_verified(tools, tmp_path):
+def test_a_kernel_that_crashes_its_process_is_named_and_the_others_are_verified(tools, tmp_path):
     slot = use(tmp_path, {VERIFY: "crash"}, only="verify ")
     assert slot.status == 1, slot.printed
     strikes(slot, VERIFY, "crash")

@@ -62,23 +62,23 @@ def test_a_kernel_verifies(runs, name):
     assert any(line.startswith("cuLaunchKernel ") and VERIFIED[name][2] in line for line in runs[name].log)
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_pycuda_cannot_launch_is_refused_in_one_line(runs, what):
-    assert runs[what].outcome == ("unsupported", f"PyCUDA cannot launch {what}; use --launcher cuda-core", [])
-    assert runs[what].value["ran"] == 0
+@pytest.mark.parametrize("feature", REFUSED)
+def test_a_kernel_that_pycuda_cannot_launch_is_refused_in_one_line(runs, feature):
+    assert runs[feature].outcome == ("unsupported", f"PyCUDA cannot launch {feature}; use --launcher cuda-core", [])
+    assert runs[feature].value["ran"] == 0
 
 
-def test_parameters_arrive_where_the_kernel_has_them(runs):
+def test_a_kernel_gets_the_values_of_its_parameters(runs):
     assert runs["parameters"].value == [2**40 + 1, -2, [7, 2**40], 1.5, -3]
 
 
 @pytest.mark.parametrize(("mode", "sample"), [("hot", WITH_HOST_S), ("cold", FREE_S), ("graph", WITH_HOST_S)])
-def test_a_sample_is_a_launch_and_what_the_host_takes_for_it(runs, mode, sample):
+def test_a_sample_includes_the_time_of_the_host(runs, mode, sample):
     assert runs[mode].outcome == ("ok", "", [])
     assert set(runs[mode].value["samples"]) == {sample}
 
 
-def test_the_self_test_finds_that_events_see_what_pycuda_launches(runs):
+def test_the_self_test_confirms_that_events_cover_launches_by_pycuda(runs):
     assert runs["way"].value["holds"] is True
 
 
@@ -86,7 +86,7 @@ def test_the_first_launcher_verifies_on_the_stream_of_the_second(runs):
     assert runs["first launcher"].outcome == ("ok", "", [])
 
 
-def test_a_launch_is_refused_where_the_device_has_another_stream(runs):
+def test_a_launch_is_refused_if_the_device_has_another_stream(runs):
     assert runs["refused stream"].value == "PyCUDA launches only on its stream"
 
 
@@ -94,7 +94,7 @@ def test_every_function_of_pycuda_that_we_call_is_executed(runs, folder):
     assert unexecuted(folder, ("pycuda.",)) == []
 
 
-def test_no_rule_is_broken_and_every_handle_released(runs):
+def test_no_rule_is_broken_and_every_handle_is_released(runs):
     assert {name: run.violations for name, run in runs.items() if run.violations} == {}
 
 
@@ -105,7 +105,7 @@ def test_a_breach_is_found(breaches, name, value, expected):
     assert breaches[name].value == value
 
 
-def test_a_stream_that_was_never_made_leaves_nothing(pycuda, tmp_path):
+def test_a_stream_that_the_driver_refuses_leaks_no_handle(pycuda, tmp_path):
     runs = on_stub({"refused": ("stub.second_launcher:refused_by_the_driver",)}, tmp_path, packages=pycuda)
     assert (runs["refused"].value, runs["end"].violations) == ("no stream", [])
 

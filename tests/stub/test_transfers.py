@@ -61,7 +61,7 @@ def test_every_element_arrives(runs, name):
 
 
 @pytest.mark.parametrize("name", ["timed overlapped", "timed bidir"])
-def test_what_is_queued_beside_the_timed_stream_is_joined_to_it(runs, name):
+def test_work_on_other_streams_is_joined_to_the_timed_stream(runs, name):
     lines = [line.split() for line in runs[name].log if line.startswith(("cuMemcpy", "cuEventRecord", "cuStreamWait"))]
     begun, joined = set(), set()  # pairs: the event's stream, the waiting stream
     for i, words in enumerate(lines):
@@ -73,7 +73,7 @@ def test_what_is_queued_beside_the_timed_stream_is_joined_to_it(runs, name):
     assert any((side, timed) in joined for timed, side in begun)
 
 
-def test_the_kinds_of_memory_are_what_the_driver_is_asked_for(runs):
+def test_pinned_and_managed_memory_are_allocated_as_such(runs):
     calls = {name: {line.split()[0] for line in runs[name].log} for name in ("pinned h2d", "managed h2d")}
     assert "cuMemHostAlloc" in calls["pinned h2d"]
     assert {"cuMemAllocManaged", "cuMemAdvise_v2"} <= calls["managed h2d"]
@@ -86,7 +86,7 @@ def test_the_kinds_of_memory_are_what_the_driver_is_asked_for(runs):
         ("no node", r"NUMA node 1023 does not exist; nodes of this machine: .*"),
     ],
 )
-def test_what_the_machine_lacks_is_unsupported(runs, name, reason):
+def test_a_missing_gpu_or_numa_node_is_unsupported(runs, name, reason):
     assert runs[name].value["status"] == "unsupported"
     assert re.fullmatch(reason, runs[name].value["reason"])
 
@@ -112,13 +112,13 @@ def test_gradients_that_cross_to_the_host_are_summed(runs, kernel, problem):
     assert run.violations == []
 
 
-def test_sums_of_one_device_share_their_operands(runs):
+def test_kernels_of_one_job_share_their_operands(runs):
     allocated = re.findall(r"^cuMemAlloc_v2 of (\d+)", "\n".join(runs[" ".join(SUM)].log), re.MULTILINE)
     guarded = [str(operand.nbytes + 2 * GUARD_BYTES) for operand in discover().problem(SUM[1]).operands()]
     assert sorted(nbytes for nbytes in allocated if nbytes in guarded) == sorted(guarded)
 
 
-def test_more_than_a_quarter_of_the_hosts_memory_is_refused_before_it_is_locked(runs):
+def test_a_sum_that_locks_more_than_a_quarter_of_the_hosts_memory_is_oom(runs):
     assert runs["enough"].value[KERNELS[0]] == ["ok", "", NBYTES]  # locked memory counts as scratch
     status, reason, _ = runs["little"].value[KERNELS[0]]
     assert status == "oom"
@@ -193,7 +193,7 @@ def long_runs(tools, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_what_lies_on_several_gpus_is_summed_and_copied(peers, name):
+def test_operands_on_several_gpus_are_summed_and_copied(peers, name):
     assert (*peers[name].outcome, peers[name].violations) == ("ok", "", [], [])
 
 
@@ -204,23 +204,23 @@ def test_every_strategy_sums_in_every_mode(long_runs, name):
 
 
 @pytest.mark.long
-def test_each_gpu_sums_what_it_owns_on_a_stream_of_its_own(long_runs):
+def test_each_gpu_sums_its_part_on_its_own_stream(long_runs):
     streams = {"device": 1, "stripes": 4, "tree": 2, "ring": 4}
     for name, count in streams.items():
         log = "\n".join(long_runs[f"p2p.{name} w4n1056/f32/update"].log)
         assert len(set(re.findall(r"^cuLaunchKernelEx \S+ on (0x\w+):", log, re.MULTILINE))) == count
 
 
-def test_nothing_is_left_when_the_process_ends(peers):
+def test_no_handle_is_left_when_the_process_ends(peers):
     assert peers["end"].violations == []
 
 
-def test_every_gpu_can_use_the_others_memory_and_is_asked_once(peers):
+def test_access_is_enabled_once_for_each_pair_of_gpus(peers):
     grants = [line for run in peers.values() for line in run.log if line.startswith("cuCtxEnablePeerAccess of")]
     assert len(grants) == len(set(grants)) == 6  # ordered pairs of three GPUs
 
 
-def test_what_is_missing_is_named_in_the_row(tools, tmp_path):
+def test_a_row_names_the_missing_gpus_path_or_library(tools, tmp_path):
     refused = on_stub({name: call for name, (call, _) in REFUSED.items()}, tmp_path, KM_STUB_DEVICES="4")
     for name, (_, reason) in REFUSED.items():
         assert refused[name].outcome == ("unsupported", reason, [])

@@ -1,6 +1,6 @@
-"""Stands in for CuPy, which cannot start on a stub: what bench/measure takes of it, over cuda-core's own objects.
+"""Stands in for CuPy, which cannot start on a stub: the part that bench/measure uses, on cuda-core's objects.
 
-Nothing else of CuPy is here, so that a kernel which needs more fails by name.
+A kernel that uses more fails with an AttributeError that names the missing part.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ class OutOfMemoryError(MemoryError):
 
 
 class CUDARuntimeError(RuntimeError):
-    """What a call of CuPy raises where the driver refuses; status: the runtime's number, where it is asked for."""
+    """A call that the driver refuses; status: the runtime's number of the only error whose number is read, else 0."""
 
     def __init__(self, name):
         super().__init__(name)
@@ -90,10 +90,10 @@ class ndarray:  # noqa: N801
 
 
 class _Streams:
-    """Handles of streams, the current one of each device, 0 where there is none.
+    """The handle of each device's current stream, 0 if it has none.
 
-    Leaving a `with` makes the one below it on the stack current; `use()` is not on the stack, so that the next `with`
-    forgets it (cupy/cupy issue 8377).
+    Leaving a `with` makes the stream below it on the stack current. `use()` pushes no stream, so the end of the next
+    `with` does not restore the stream that `use()` made current (cupy/cupy issue 8377).
     """
 
     current: ClassVar[dict[int, int]] = {}
@@ -150,7 +150,7 @@ class Stream:
 
 
 class Graph:
-    """What a stream has captured, instantiated."""
+    """An executable graph of the calls that a stream has captured."""
 
     def __init__(self, graph):
         self._executable = _checked(driver.cuGraphInstantiate(graph, 0))
@@ -178,7 +178,7 @@ class Event:
 
 
 def alloc_pinned_memory(nbytes):
-    """Return pinned memory that NumPy can look into."""
+    """Return pinned memory that NumPy can read."""
     pointer = int(_checked(driver.cuMemHostAlloc(nbytes, 0)))
     kind = type("Pinned", (ctypes.c_ubyte * nbytes,), {"__del__": lambda self: driver.cuMemFreeHost(self.ptr)})
     address = kind.from_address(pointer)
@@ -187,7 +187,7 @@ def alloc_pinned_memory(nbytes):
 
 
 class Device:
-    """A device, of which cuda-core is asked once it is needed: a lost one can still be named and waited for."""
+    """A device. cuda-core looks it up only when needed, so that a lost device can still be named and waited for."""
 
     pci_bus_id = "0000:00:00.0"
 
@@ -216,7 +216,7 @@ class Device:
         Device(Device._before.pop()).use()
 
     def synchronize(self):
-        with self if self.id != Device._now else nullcontext():  # a lost device is waited for as it is
+        with self if self.id != Device._now else nullcontext():  # a lost device cannot be made current
             _checked(driver.cuCtxSynchronize())
 
 
@@ -284,13 +284,13 @@ cuda = SimpleNamespace(
     alloc_pinned_memory=alloc_pinned_memory,
     get_elapsed_time=lambda start, stop: float(_checked(driver.cuEventElapsedTime(start.handle, stop.handle))),
     runtime=runtime,
-    set_allocator=lambda allocator: None,  # each array has an allocation of its own
+    set_allocator=lambda allocator: None,  # each array has its own allocation
     nccl=SimpleNamespace(available=False),
 )
 sys.modules["cupy.cuda"] = cuda
 if os.environ.get("KM_STUB_NCCL"):
     import nccl_stand_in
-    from nccl_stand_in import ElementwiseKernel  # noqa: F401  # of the step that follows a sum
+    from nccl_stand_in import ElementwiseKernel  # noqa: F401  # for the update after a sum
 
     cuda.nccl = nccl_stand_in
 

@@ -1,4 +1,4 @@
-"""Stands in for cupy.cuda.nccl: collectives of one process on all GPUs, carried out on the host as a group ends.
+"""Stands in for cupy.cuda.nccl: collectives of one process on all GPUs, carried out on the host when a group ends.
 
 The stub's device memory is the host's.
 """
@@ -15,12 +15,12 @@ _TYPES = {NCCL_FLOAT32: np.float32, NCCL_FLOAT64: np.float64}
 EVERYWHERE = -1
 
 
-#: What one GPU has queued; root: the one that gets the sum, or whose array all get.
+#: A collective queued by one GPU; root: the GPU that gets the sum, or whose array is broadcast.
 Call = namedtuple("Call", "name sent received count kind root stream")
 
 
 class _Group:
-    """The calls of the group that is open, without which a call fails, and how many GPUs there are."""
+    """The number of GPUs, and the calls of the open group, or None; a call outside of a group fails."""
 
     gpus, calls = 0, None
 
@@ -91,7 +91,7 @@ class ElementwiseKernel:
 
 
 def _on_host(x):
-    """Return what shows the elements of an array, or a scalar as it is."""
+    """Return a NumPy array on the same memory, or a scalar unchanged."""
     if isinstance(x, float):
         return x
     return np.frombuffer((ctypes.c_ubyte * x.nbytes).from_address(x.data.ptr), x.dtype)
