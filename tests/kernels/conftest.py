@@ -1,4 +1,4 @@
-"""Test threads on small problems, on which kernels would use only one, and plans of FFTW that need not be fast."""
+"""Fixtures: kernels use all threads on small problems, too, and FFTW spends little time on plans."""
 
 import pytest
 

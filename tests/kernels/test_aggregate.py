@@ -23,7 +23,7 @@ COMPRESSED = ("aggregate/cpu.onebit", "aggregate/cpu.int8")
 
 
 @pytest.mark.parametrize("problem", ["w2n1/f32", "w2n33/f32/update", "w3n9001/f32", "w3n1031/f64/update/ef"])
-def test_strategies_that_send_all_are_right_on_ragged_sizes(problem):
+def test_strategies_without_compression_are_right_on_ragged_sizes(problem):
     assert not failures(f"aggregate/{problem}", *EXACT)
 
 
@@ -42,21 +42,21 @@ def test_gradients_of_several_buckets_are_right(monkeypatch):
     assert not failures("aggregate/w3n2500/f32", "aggregate/cpu.bf16")
 
 
-def test_bytes_on_the_wire_shrink_by_as_much_as_the_formats_do():
+def test_compression_divides_the_bytes_on_the_wire_by_the_ratio_of_its_format():
     rows = verified("aggregate/w2n5120/f32/ef", "aggregate/cpu.ring", *COMPRESSED)
     ring, onebit, int8 = (row.wire_bytes for row in rows)
     assert ring / onebit == pytest.approx(28.4, abs=0.05)
     assert ring / int8 == pytest.approx(3.94, abs=0.005)
 
 
-def test_a_kernel_that_declares_fewer_bytes_than_its_format_takes_is_failed():
+def test_a_kernel_that_declares_fewer_bytes_than_its_format_takes_fails():
     kernel = replace(REGISTRY.kernels["aggregate/cpu.int8"], wire=lambda problem: 8)
     with pytest.raises(ValueError, match="declares 8 bytes on the wire, expected at least 1040 for int8"):
         kernel.wire_bytes_for(REGISTRY.problem("aggregate/w2n512/f32/ef"))
 
 
 def judged(text, numerics="fp32", **outputs):
-    """Return what is wrong with outputs, given as functions of what was drawn."""
+    """Return why outputs, which are functions of the drawn operands, are wrong; None if they are right."""
     problem, rng = REGISTRY.problem(f"aggregate/{text}"), np.random.default_rng(0)
     drawn = {o.name: rng.uniform(-1, 1, o.shape).astype("f4") for o in problem.operands() if o.role != "out"}
     arrays = {name: make(drawn).astype("f4") for name, make in outputs.items()}
@@ -69,7 +69,7 @@ def total(drawn):
 
 @pytest.mark.parametrize("words", ["", "/update"])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
-def test_a_sum_is_judged_by_the_size_of_what_is_added(dtype, words):
+def test_the_bound_of_a_sum_follows_the_size_of_its_terms(dtype, words):
     problem, rng = REGISTRY.problem(f"aggregate/w4n4000/{dtype}{words}"), np.random.default_rng(0)
     size = 10 ** rng.uniform(-3, 3, 4000)
     drawn = {o.name: size * rng.uniform(-1, 1, o.shape) for o in problem.operands() if o.role != "out"}
@@ -112,7 +112,7 @@ def test_residuals_that_are_not_a_number_are_wrong():
 
 
 class OnGpu(np.ndarray[Any, Any]):
-    """An array in the host's memory, with the copies that CuPy's arrays have."""
+    """An array in the host's memory, with the copying methods of CuPy's arrays."""
 
     def get(self, stream, out):
         out[...] = self
@@ -123,7 +123,7 @@ class OnGpu(np.ndarray[Any, Any]):
 
 @pytest.mark.parametrize("name", ["host_serial", "host_parallel"])
 @pytest.mark.parametrize("words", ["", "/ef", "/update", "/update/ef"])
-def test_sums_on_the_host_of_a_gpus_gradients_are_right_and_leave_residuals(name, words):
+def test_sums_on_the_host_of_a_gpus_gradients_are_right_and_keep_residuals(name, words):
     kernel, rng = REGISTRY.kernels[f"aggregate/cuda.{name}"], np.random.default_rng(0)
     problem = REGISTRY.problem(f"aggregate/w3n1031/f32{words}")
     arrays = {o.name: rng.uniform(-1, 1, o.shape).astype("f4").view(OnGpu) for o in problem.operands()}
@@ -155,7 +155,7 @@ def test_blocks_of_zeros_of_one_sign_and_of_all_magnitudes_are_right_on_the_cpu(
 
 
 class Stream:
-    """Work in the order in which it was queued; each piece waits for those of other streams that it comes after."""
+    """A queue of pieces of work; a piece may wait until another stream has run a number of its pieces."""
 
     every: ClassVar = []
 
@@ -164,7 +164,7 @@ class Stream:
         Stream.every.append(self)
 
     def queue(self, run, after=None):
-        """Add what is to be run after all that is queued here, and after as many pieces of another stream."""
+        """Add a piece; after: another stream, and the number of its pieces that have to run before."""
         self.work.append((after or (self, 0), run))
 
     def wait_event(self, event):
@@ -225,7 +225,7 @@ def step(g, weights, replicas):
 
 @pytest.fixture
 def timed(monkeypatch):
-    """The stream that the events stand on; CuPy is what strategies ask of it."""
+    """The stream that is timed; CuPy is replaced by what the strategies use of it."""
     Stream.every = []
     cuda = SimpleNamespace(Device=lambda gpu: nullcontext(), Stream=Stream, Event=Event)
     cuda.runtime = SimpleNamespace(memcpyPeerAsync=copy_between)
@@ -234,14 +234,14 @@ def timed(monkeypatch):
 
 
 def run(timed, order):
-    """Run pieces in a drawn order until the timed stream has none; return how many the others have left.
+    """Run pieces in a random order until the timed stream has none; return the number of pieces left on all streams.
 
-    One stream is late: it runs a piece where no other can.
+    One stream is slow: it runs a piece only if no other stream can.
     """
-    late = order.choice(Stream.every)
+    slow = order.choice(Stream.every)
     while timed.done < len(timed.work):
         ready = [stream for stream in Stream.every if stream.ready()]
-        stream = order.choice([stream for stream in ready if stream is not late] or ready)
+        stream = order.choice([stream for stream in ready if stream is not slow] or ready)
         stream.work[stream.done][1]()
         stream.done += 1
     return sum(len(stream.work) - stream.done for stream in Stream.every)
@@ -250,15 +250,15 @@ def run(timed, order):
 @pytest.mark.parametrize("step", ["sum", "update"])
 @pytest.mark.parametrize(("w", "n"), [(2, 1), (2, 70), (3, 1031), (4, 17), (5, 333), (8, 1056)])
 @pytest.mark.parametrize("name", ["device", "stripes", "tree", "ring"])
-def test_gradients_are_summed_whatever_runs_first(timed, name, w, n, step):
+def test_gradients_are_summed_in_any_order_of_work_on_streams(timed, name, w, n, step):
     problem = AggregateProblem(w=w, n=n, dtype="f64", step=step)
     for seed in range(8):
         x = PeerOperands(problem, timed, np.random.default_rng(seed))
         launch, want, order = getattr(peers, name)(problem, x), 2 * sum(x.g), random.Random(seed)
         weights = x.weights - 2 * LR * want
         timed.queue(lambda x=x: [np.copyto(g, 2 * g) for g in x.g])
-        launch()  # begins where the gradients may still be the old ones
-        launch()  # begins where the first may still be under way
+        launch()  # queued when the gradients may still be the old ones
+        launch()  # queued when the first launch may still be running
         assert run(timed, order) == 0
         for row in [x.s] if step == "sum" else [x.weights, *x.replicas]:
             np.testing.assert_allclose(row, want if step == "sum" else weights, rtol=1e-14, atol=1e-14)

@@ -40,7 +40,7 @@ def test_strategies_are_right_in_two_processes(problem, names):
     assert not failures(f"aggregate/{problem}", *(f"aggregate/process.{name}" for name in names))
 
 
-def test_a_process_that_is_killed_costs_one_call_and_the_next_has_another():
+def test_a_killed_process_fails_one_call_and_is_replaced_for_the_next():
     launch, operands, *_ = set_up("aggregate/w2n5000/f32", "aggregate/process.parallel")
     (killed,) = team_of(2).pids
     os.kill(killed, signal.SIGKILL)
@@ -52,13 +52,13 @@ def test_a_process_that_is_killed_costs_one_call_and_the_next_has_another():
     assert np.array_equal(operands.flat["s"], gradients[0] + gradients[1])
 
 
-def test_a_process_unmaps_what_belongs_to_a_launch_that_is_gone():
+def test_a_process_unmaps_the_memory_of_a_dropped_launch():
     dropped = set_up("aggregate/w2n5000/f32", "aggregate/process.ring")
     (pid,) = team_of(2).pids
     assert "kernelmark" in Path(f"/proc/{pid}/maps").read_text()
     del dropped
     gc.collect()
-    # This is answered once what was dropped before has been forgotten.
+    # The process answers this set-up after it has released the dropped launch.
     other, *_ = set_up("aggregate/w2n5000/f32", "aggregate/process.tree")
     mappings = Path(f"/proc/{pid}/maps").read_text().count("kernelmark")
     other()

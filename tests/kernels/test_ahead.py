@@ -1,4 +1,4 @@
-"""Children that compile ahead fill the cache, and none outlives its parent's set-up, however that ends."""
+"""Child processes that compile ahead fill the cache, and end with their parent's set-up."""
 
 import os
 import select
@@ -39,21 +39,21 @@ def cache(tmp_path, monkeypatch):
     return tmp_path
 
 
-def noted(path):
-    """What a child is to do: leave its process number."""
+def write_pid(path):
+    """Return a task for a child: to write its process id into a file."""
     return lambda: path.write_text(str(os.getpid()))
 
 
 def ended(path):
-    """Whether the child that left its number there has ended."""
+    """Return whether the child that wrote its id into this file has ended."""
     return gone(int(path.read_text()))
 
 
-def until_there(path):
+def wait_for_file(path):
     wait_for(lambda: path.exists() and path.read_text() != "", 60)
 
 
-def test_what_a_child_has_compiled_is_loaded(cache):
+def test_a_function_that_a_child_has_compiled_is_loaded(cache):
     @jit
     def twice(value):
         return 2 * value
@@ -67,30 +67,30 @@ def test_what_a_child_has_compiled_is_loaded(cache):
     assert twice(3) == 6
 
 
-def test_a_function_has_one_child_as_long_as_the_cache_lasts(tmp_path):
+def test_a_function_is_compiled_by_only_one_child(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     for path in (first, second):
-        with ahead((noted, noted(path))):
+        with ahead((write_pid, write_pid(path))):
             pass
     assert ended(first)
     assert not second.exists()
 
 
-def test_functions_are_compiled_at_once(tmp_path):
+def test_functions_are_compiled_at_the_same_time(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
 
-    def meets(file, awaited):
-        return lambda: (file.write_text("here"), until_there(awaited), file.with_suffix(".met").write_text("here"))
+    def wait(file, awaited):
+        return lambda: (file.write_text("here"), wait_for_file(awaited), file.with_suffix(".done").write_text("here"))
 
-    with ahead((noted, meets(first, second)), (ended, meets(second, first))):
+    with ahead((write_pid, wait(first, second)), (ended, wait(second, first))):
         pass
-    assert first.with_suffix(".met").exists()
-    assert second.with_suffix(".met").exists()
+    assert first.with_suffix(".done").exists()
+    assert second.with_suffix(".done").exists()
 
 
 @pytest.mark.parametrize("ends", [lambda: 1 // 0, lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: sys.exit(3)])
-def test_a_child_that_fails_is_done_without(ends, capfd):
-    with ahead((noted, ends)):
+def test_a_child_that_fails_is_ignored(ends, capfd):
+    with ahead((write_pid, ends)):
         pass
     assert capfd.readouterr() == ("", "")
 
@@ -98,7 +98,7 @@ def test_a_child_that_fails_is_done_without(ends, capfd):
 def test_a_child_that_hangs_is_ended_in_time(tmp_path, monkeypatch):
     monkeypatch.setattr(_ahead, "LIMIT_S", 1)
     path = tmp_path / "child"
-    with ahead((noted, lambda: (noted(path)(), time.sleep(600)))):
+    with ahead((write_pid, lambda: (write_pid(path)(), time.sleep(600)))):
         pass
     assert ended(path)
 
@@ -116,8 +116,8 @@ def test_an_interrupt_ends_the_child(interrupt, tmp_path):
     begun, done = tmp_path / "begun", tmp_path / "done"
 
     def is_interrupted():
-        with ahead((noted, lambda: (noted(begun)(), time.sleep(3), done.write_text("here")))):
-            until_there(begun)
+        with ahead((write_pid, lambda: (write_pid(begun)(), time.sleep(3), done.write_text("here")))):
+            wait_for_file(begun)
             interrupt()
 
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -132,7 +132,7 @@ def test_an_interrupt_ends_the_child(interrupt, tmp_path):
 
 def test_a_child_holds_no_pipe_of_its_parent(tmp_path, capfd):
     reads, writes = os.pipe()
-    with ahead((noted, lambda: (os.write(1, b"said"), until_there(tmp_path / "seen")))):
+    with ahead((write_pid, lambda: (os.write(1, b"said"), wait_for_file(tmp_path / "seen")))):
         os.close(writes)
         assert select.select([reads], [], [], 30)[0]
         (tmp_path / "seen").write_text("here")
@@ -146,7 +146,7 @@ def test_a_child_ends_with_its_parent(tmp_path):
     env = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
     command = [sys.executable, "-c", PARENT, path]
     with subprocess.Popen(command, cwd=Path(__file__).parents[2], env=env) as parent:
-        until_there(path)
+        wait_for_file(path)
         parent.kill()
     wait_for(lambda: ended(path), 60)
 
@@ -159,23 +159,23 @@ def refuses():
     ("module", "name", "replacement"),
     [
         pytest.param(os, "sched_getaffinity", lambda _: {0}, id="one CPU"),
-        pytest.param(os, "fork", refuses, id="refused"),
-        pytest.param(_numba, "_compiled", lambda: Path(__file__), id="nothing can be kept"),
+        pytest.param(os, "fork", refuses, id="no fork"),
+        pytest.param(_numba, "_compiled", lambda: Path(__file__), id="no cache"),
     ],
 )
-def test_where_there_can_be_no_child_there_is_none(module, name, replacement, tmp_path, monkeypatch):
+def test_no_child_is_started_without_a_second_cpu_fork_or_a_cache(module, name, replacement, tmp_path, monkeypatch):
     monkeypatch.setattr(module, name, replacement)
-    with ahead((noted, noted(tmp_path / "child"))):
+    with ahead((write_pid, write_pid(tmp_path / "child"))):
         pass
     assert not (tmp_path / "child").exists()
 
 
 class Handed(Exception):
-    """All that a set-up is to hand over has been."""
+    """A set-up has left all expected functions to children."""
 
 
 @pytest.mark.parametrize(
-    ("kernel", "others"),
+    ("kernel", "expected"),
     [
         ("conv/numba.direct", set()),
         ("conv/cpu.im2col", {"_product._multiply"}),
@@ -183,13 +183,13 @@ class Handed(Exception):
         ("conv/numba.fft_tiled", {"conv.fft._lanes.inverse", "conv.fft._products.products"}),
     ],
 )
-def test_set_ups_leave_functions_to_children(kernel, others, monkeypatch):
-    handed = set[str]()
+def test_set_ups_leave_functions_to_children(kernel, expected, monkeypatch):
+    claims = set[str]()
 
     def claimed(function):
-        handed.add(f"{function.__module__}.{function.__qualname__}".removeprefix("kernelmark.kernels."))
-        if any(name.endswith(f".cpu.{kernel.partition('.')[2]}") for name in handed) and handed >= others:
-            raise Handed  # before anything more is compiled
+        claims.add(f"{function.__module__}.{function.__qualname__}".removeprefix("kernelmark.kernels."))
+        if any(name.endswith(f".cpu.{kernel.partition('.')[2]}") for name in claims) and claims >= expected:
+            raise Handed  # before more is compiled
         return False
 
     monkeypatch.setattr(_numba, "claim", claimed)

@@ -11,7 +11,7 @@ from support.emulated import wrong_in_emulator
 from support.kernels import CUDA, DIRECTIONS, LAYOUTS, REGISTRY, cases, chosen, convolution
 
 RAGGED = "alpha2/beta0.5/batch2/lda+8/ldb+16/ldc+8"
-PAIRS = Tile(BN=128, STAGES=3, CLUSTER=2, SMS=4)  # two clusters for several tiles each
+PAIRS = Tile(BN=128, STAGES=3, CLUSTER=2, SMS=4)  # two clusters, each for several tiles
 ALONE = Tile(BN=64, STAGES=2, CLUSTER=1, SMS=3)
 BOTH = list(product(("nchw", "nhwc"), ("fprop", "dgrad")))
 #: Filters with near and far taps.
@@ -33,7 +33,7 @@ def storage(kernel):
 
 
 def gemm():
-    """What is shown, a kernel, problems, and tiles; without any, each that the declaration takes for the problem."""
+    """Yield a property, a kernel, problems, and tiles; no tiles: all that the declaration allows for the problem."""
     wgmma, persistent, splitk = (f"gemm/cuda.wgmma{name}" for name in ("", "_persistent", "_splitk"))
     registers, turned = "gemm/cuda.wgmma_tf32_registers", "gemm/cuda.wgmma_tf32_turned"
     for layout in LAYOUTS:
@@ -42,13 +42,13 @@ def gemm():
         # Three slices of five steps: two, two and one.
         sliced = [Tile(**vars(tile) | {"SMS": 24, "DEPTH": 64}) for tile in (PAIRS, ALONE)]
         yield "slices of unequal depth", splitk, [f"gemm/m136n72k264/f16/{layout}/{RAGGED}"], sliced
-    # Rows of C end in an odd element, and what follows it must not be written.
+    # Rows of C end in an odd element, and the element after it must not be written.
     for name, scaled in product((wgmma, splitk), ("", "/alpha2/beta0.5")):
         odd = [f"gemm/m133n133k72/bf16.f32/NN{scaled}/ldb+3/ldc+3", f"gemm/m133n133k72/f16/TT{scaled}/lda+3/ldc+3"]
         yield "half a pair at the end of a row", name, odd, tiles(name)[-1:]
     yield "the last of several bands of tiles", persistent, ["gemm/m1160n72k8/bf16/NT"], [ALONE]
     yield "the widest tile", persistent, ["gemm/m264n264k328/bf16/NT"], tiles(persistent)[:1]
-    # An odd and an even number of steps, of which products are promoted in turn.
+    # An odd and an even number of steps; two sets of registers take the products of steps in turn.
     edges = [
         f"gemm/m264n132{depth}/ldc+4" for depth in ("k132/f32/NT/alpha2/beta0.5/batch2/lda+4", "k100/f32/NT/beta0.5")
     ]
@@ -60,11 +60,11 @@ def gemm():
     ):
         yield "edges of tiles of tf32", f"gemm/cuda.wgmma_{name}", edges, taken
     for layout in ("NN", "TT"):
-        # An odd and an even number of steps, of which rows lie in other registers each time.
+        # An odd and an even number of steps; two sets of registers take the rows of steps in turn.
         depths = (f"k132/f32/{layout}/alpha2/beta0.5/batch2/lda+4/ldb+4", f"k100/f32/{layout}")
         yield "rows from registers", registers, [f"gemm/m264n132{depth}/ldc+4" for depth in depths], [PAIRS, ALONE]
         yield "the widest tile", registers, [f"gemm/m264n264k72/f32/{layout}"], tiles(registers)[:1]
-    # Less than a step too, and rows that the second half of a warpgroup lacks.
+    # Also less than one step, and tiles without rows for the second half of a warpgroup.
     depths = ("k132/f32/TN/alpha2/beta0.5/batch2/lda+4/ldb+4", "k3/f32/TN")
     yield "turned columns", turned, [f"gemm/m552n132{depth}/ldc+4" for depth in depths], [PAIRS, ALONE]
     for dtype, tile in (("e4m3.bf16", PAIRS), ("e5m2.f32", ALONE)):
@@ -88,7 +88,7 @@ def gemm():
         yield "copies of 16 bytes over the edges of tiles", name, [aligned], []
         if layout == "NN":
             yield "more rows of tiles than a band", name, [f"gemm/m1160n136k16/{storage(name)}/NN"], tiles(name)[:1]
-    # Aligned by their leading dimensions alone: the last copy of a row takes a part, and NaN follows.
+    # Only the leading dimensions are aligned: the last copy of a row is partial, and NaN follows it.
     for layout, name in product(LAYOUTS, ("mma", "mma_f64")):
         stored = {"NN": (51, 77), "NT": (51, 51), "TN": (75, 77), "TT": (75, 51)}[layout]
         lda, ldb, ldc = (-length % 8 for length in (*stored, 77))
@@ -96,7 +96,7 @@ def gemm():
         yield "rows that end within 16 bytes", f"gemm/cuda.{name}", [cut], []
     update = "gemm/m140n132k20/f32/TN/alpha2/batch2/lda+4/ldb+8/ldc+4/epi-update"
     yield "packs of an update", "gemm/cuda.async_fused", [update], [chosen("gemm/cuda.async_fused", update).tile]
-    # Whole tiles, several a block, and the ends and beginnings of tiles that blocks share.
+    # Several whole tiles for each block, and tiles that blocks share.
     for layout, words in product(LAYOUTS, ("", "/alpha2/beta0.5/batch3/lda+4/ldb+8/ldc+4")):
         dealt = [f"gemm/m72n68k44/f32/{layout}{words}"]
         yield "whole and divided tiles together", "gemm/cuda.streamk", dealt, tiles("gemm/cuda.streamk")[-1:]
@@ -109,7 +109,7 @@ def gemm():
 
 
 def conv():
-    """What is shown, a kernel and problems, for each tile that takes them."""
+    """Yield a property, a kernel, problems, and no tiles, for all that the declaration allows."""
     implicit, mma, tf32 = (f"conv/cuda.implicit{name}" for name in ("", "_mma", "_tf32"))
     for layout, direction in BOTH:
         yield "filters of 32 taps", implicit, [f"conv/n1c3h9w17k5r4s8pad2/f32/{layout}/{direction}"], []
@@ -129,7 +129,7 @@ def conv():
     padded = ("n2c17h9w8k70r3s3pad1", "n1c70h6w7k9r3s3pad1-2x0-3", "n3c6h17w15k4r3s3pad0-3x2-0/g2")
     padded += ("n1c3h4w6k3r3s3pad5x4", "n1c66h3w12k68r3s3pad1/g2")
     for name, (i, variant) in product(("winograd", "winograd4", "winograd4_fused"), enumerate(BOTH)):
-        # Every other one, so that each is computed in both layouts and in both directions.
+        # Each problem in half of the variants: in both layouts and in both directions.
         taken = [convolution(sizes, "/".join(variant)).id for sizes in padded[(i + i // 2) % 2 :: 2]]
         yield "edges, and more padding than the filter", f"conv/cuda.{name}", taken, []
 
@@ -165,19 +165,19 @@ def cases_of(kernel, problems, tiles):
 @pytest.mark.long
 @pytest.mark.parametrize(
     "every",
-    [pytest.param(partial(cases_of, *row), id=f"{what}-{row[0]}-{row[1][0]}-{row[2][:1]}") for what, *row in BEYOND],
+    [pytest.param(partial(cases_of, *row), id=f"{label}-{row[0]}-{row[1][0]}-{row[2][:1]}") for label, *row in BEYOND],
 )
-def test_what_the_sweep_is_too_small_for_is_right(every):
+def test_kernels_are_right_on_problems_beyond_the_sweep(every):
     (kernel, problems, _), tested = every.args, every()
     assert {case.problem.id for case in tested} == {REGISTRY.problem(problem).id for problem in problems}
     assert not any(CUDA[kernel].refuses(case.problem) for case in tested)
     assert not wrong_in_emulator(tested)
 
 
-def test_slices_in_several_groups_and_of_unequal_depth_are_several():
-    for what, kernel, problems, tiles in BEYOND:
-        if what == "slices in several groups":
+def test_problems_for_slices_have_several_slices():
+    for label, kernel, problems, tiles in BEYOND:
+        if label == "slices in several groups":
             assert any(len(case.calls) > 1 for case in cases(kernel, *problems))
-        elif what == "slices of unequal depth":
+        elif label == "slices of unequal depth":
             planned = [EmulatedCase(CUDA[kernel], REGISTRY.problem(problems[0]), tile).calls for tile in tiles]
             assert [calls[0][1].args[-2:] for calls in planned] == [(2, 3), (2, 3)]

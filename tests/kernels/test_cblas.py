@@ -9,7 +9,7 @@ import threadpoolctl
 from support.pages import valid
 from support.tools import needed
 
-#: A product by loops, without double precision; BETA is what it takes for beta.
+#: A product by loops, without double precision; it uses BETA as beta.
 SOURCE = """
 void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
                  const float *b, int ldb, float beta, float *c, int ldc) {
@@ -27,14 +27,14 @@ PROBLEMS = ("gemm/m9n7k5/f32/NT/beta2", "gemm/m9n7k5/f64/TN/alpha2/beta3/batch2/
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory):
-    """The files of all these libraries, by the names of their kernels."""
+    """The files of all these libraries."""
     needed(None if shutil.which("gcc") else "gcc is missing")
     folder = tmp_path_factory.mktemp("blas")
     (folder / "tiny.c").write_text(SOURCE)
     for name, beta in (("libtiny", "beta"), ("liboff", "1.0f")):
         words = ["gcc", "-O1", "-shared", "-fPIC", f"-DBETA={beta}", "-o", folder / f"{name}.so.4", folder / "tiny.c"]
         subprocess.run(words, check=True)
-    import scipy.linalg  # noqa: F401  # which loads its own
+    import scipy.linalg  # noqa: F401  # which loads its own OpenBLAS
 
     bundled = [info["filepath"] for info in threadpoolctl.threadpool_info() if "scipy_openblas" in info["filepath"]]
     assert len(bundled) == 2

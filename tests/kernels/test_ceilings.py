@@ -72,7 +72,7 @@ def test_the_reference_is_the_sum_of_the_steps(n, k, unit):
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 def test_the_longest_sums_are_exact_in_the_accumulators_type(dtype, unit):
     problem = REGISTRY.problem(f"fma/n300k{LONGEST}/{dtype}{unit}")
-    # The largest value that a draw may be rounded to, everywhere.
+    # 1 is coarsened to 1.25, the largest value.
     inputs = {o.name: np.ones(o.shape, numpy_dtype(o.dtype)) for o in problem.operands() if o.role == "in"}
     reference = problem.reference(inputs, np.random.default_rng(0))
     assert reference[0] == 1.25 + LONGEST * 1.25**2
@@ -81,7 +81,7 @@ def test_the_longest_sums_are_exact_in_the_accumulators_type(dtype, unit):
 
 
 @pytest.mark.parametrize("problem", ["fma/n500k700/f32", "fma/n500k700/f64", "fma/n500k700/f16/mma"])
-def test_one_step_too_few_or_too_many_is_wrong_in_every_accumulator_with_its_own_sum(problem):
+def test_one_step_too_few_or_too_many_is_wrong_in_every_accumulator(problem):
     right, x, reference = referenced(problem)
     for steps in (699, 701):
         other = REGISTRY.problem(problem.replace("k700", f"k{steps}"))
@@ -97,13 +97,13 @@ def test_values_are_coarsened_to_odd_quarters_and_never_to_zero():
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("n", [1, 31, 95, 96, 97, 191, 192, 193, 383, 384, 385, 1009, 4096])
-def test_numba_is_right_below_a_group_of_registers_and_where_the_last_group_reaches_back(n, dtype):
+def test_numba_is_right_below_a_group_of_registers_and_where_the_last_two_groups_overlap(n, dtype):
     for threads in (1, 2, 5):
         assert not failures(f"fma/n{n}k17/{dtype}", "fma/numba.fma", threads=threads), threads
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 7, 1000, LONGEST])
-def test_numba_takes_every_number_of_steps(k):
+def test_numba_is_right_for_any_number_of_steps(k):
     assert not failures(f"fma/n400k{k}/f32", "fma/numba.fma", threads=1)
 
 
@@ -132,7 +132,7 @@ if row.status == "ok":
 
 
 def on_cpu(**environment):
-    """What CODE prints where Numba generates code for another CPU."""
+    """Return the lines that CODE prints, in an environment in which Numba may generate code for another CPU."""
     done = subprocess.run(
         [sys.executable, "-c", CODE], env=os.environ | environment, check=True, capture_output=True, text=True
     )
@@ -160,12 +160,12 @@ def test_a_cpu_without_fused_multiply_adds_is_unsupported():
 
 
 #: Accumulators of a thread, as in the .cu, and the problem's type and unit.
-HELD = {"ffma": (8, "f32"), "ffma_fed": (8 * 16, "f32/fed"), "mma": (8 * 4, "f32/mma"), "wgmma": (32 * 4, "f32/mma")}
+SUMS = {"ffma": (8, "f32"), "ffma_fed": (8 * 16, "f32/fed"), "mma": (8 * 4, "f32/mma"), "wgmma": (32 * 4, "f32/mma")}
 
 
-@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("name", SUMS)
 def test_every_accumulator_has_a_thread_and_no_block_is_idle(name):
-    kernel, (accumulators, dtype) = CUDA[f"fma/cuda.{name}"], HELD[name]
+    kernel, (accumulators, dtype) = CUDA[f"fma/cuda.{name}"], SUMS[name]
     for n in (1, 127, 128, 2048, 2049, 8192, 8193, 32768, 32769, 100_003):
         (call,) = kernel.plan(REGISTRY.problem(f"fma/n{n}k3/{dtype}"), next(kernel.tiles()), H100)
         assert call.block == 256
@@ -185,6 +185,6 @@ def test_every_accumulator_has_a_thread_and_no_block_is_idle(name):
         ),
     ],
 )
-def test_a_ceiling_belongs_to_a_numerics(name, problem, numerics):
+def test_each_ceiling_has_the_numerics_of_its_unit_and_type(name, problem, numerics):
     assert refusal(f"fma/cuda.{name}", problem) == ""
     assert CUDA[f"fma/cuda.{name}"].numerics_for(REGISTRY.problem(problem)) == numerics

@@ -17,7 +17,7 @@ from kernelmark.kernels.conv.problem import ConvProblem
 from support.kernels import DIRECTIONS, REGISTRY, referenced
 
 
-def test_every_problem_is_found_again_by_its_id():
+def test_every_problem_is_parsed_from_its_id():
     axes = {"pad": (0, 1, "1x2", "0-1x0-1", "2-0x3"), "stride": (1, 2, "1x2"), "dilation": (1, "2x1"), "groups": (1, 3)}
     axes |= {"layout": ("nchw", "nhwc"), "dtype": ("f32", "f16", "bf16"), "direction": DIRECTIONS}
     options = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
@@ -61,12 +61,12 @@ def test_padding_names_the_two_ends_of_height_and_width():
         ({"r": 12}, "r is 12, expected at most the padded image's 9"),
     ],
 )
-def test_bad_values_of_a_suite_are_one_line_that_names_the_parameter(values, refusal, complaint):
+def test_bad_values_of_a_suite_are_refused_in_one_line_that_names_the_parameter(values, refusal, complaint):
     sizes = {"n": 1, "c": 4, "h": 9, "w": 9, "k": 4, "r": 3, "s": 3, "dtype": "f32"}
     assert complaint(lambda: ConvProblem.make(sizes | values, "suite.toml")).startswith(f"suite.toml: {refusal}")
 
 
-def test_operands_are_those_of_the_layout_and_the_direction():
+def test_operands_follow_the_layout_and_the_direction():
     def specs(words):
         operands = REGISTRY.problem(f"conv/n2c6h5w7k4r3s2/{words}/g2").operands()
         return {operand.name: (operand.shape, operand.role) for operand in operands}
@@ -89,14 +89,14 @@ SMALL = [
 
 
 def output(problem, values):
-    """Values with channels in second place, as a kernel would have stored them."""
+    """Return the output that a kernel would have stored, from values whose second axis is channels."""
     name = {"fprop": "y", "dgrad": "x", "wgrad": "w"}[problem.direction]
     stored = values.transpose(0, 2, 3, 1) if problem.layout == "nhwc" else values
     return {name: np.ascontiguousarray(stored, np.float32)}
 
 
 def by_definition(p, inputs):
-    """Seven loops over what the class's docstring says, in plain Python numbers."""
+    """Return the result by seven loops, as the docstring of ConvProblem defines it."""
     order = (0, 3, 1, 2) if p.layout == "nhwc" else (0, 1, 2, 3)
     arrays = {name: array.transpose(order).astype(float) for name, array in inputs.items()}
     shapes = {"x": (p.n, p.c, p.h, p.w), "w": (p.k, p.c // p.groups, p.r, p.s), "y": (p.n, p.k, p.p, p.q)}
@@ -121,7 +121,7 @@ def test_reference_is_the_definition(text, direction):
 
 
 @pytest.mark.parametrize("text", SMALL)
-def test_sampled_reference_is_the_whole_at_its_places(text, direction, monkeypatch):
+def test_a_sampled_reference_equals_the_whole_one_at_its_places(text, direction, monkeypatch):
     problem, inputs, reference = referenced(text.format(direction))
     whole = reference.values
     monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
@@ -163,7 +163,7 @@ def test_tolerance_is_tighter_the_more_exact_the_numerics():
     }
     order = ["fp32", "3xtf32", "f16", "tf32", "bf16"]  # TF32 is truncated to as many bits as f16 is rounded to
     assert sorted(order, key=bounds.__getitem__) == order
-    # Winograd's sums are a ninth as long as a plain chain, which makes up for what its transforms lose.
+    # Winograd's sums are a ninth as long as a plain chain, which compensates for the errors of its transforms.
     assert bounds["winograd"] < bounds["winograd4"] < bounds["f16"]
     assert bounds["fp32"] < bounds["fft"] < bounds["f16"]
 
@@ -183,7 +183,7 @@ def test_the_transforms_compute_a_correlation(f):
     assert np.allclose(f.at @ ((f.g @ w) * (f.bt @ x)), np.correlate(x, w), rtol=0, atol=1e-13)
 
 
-def test_sums_over_the_least_exact_pixels_of_tiles_are_allowed_their_errors():
+def test_the_bound_of_sums_covers_the_least_exact_pixels_of_tiles():
     problem = REGISTRY.problem("conv/n1c144h54w54k176r3s3pad1/f32/nchw/fprop")
     bound, rng = problem.tolerance("winograd4"), np.random.default_rng(5)
     along = np.resize(np.sqrt(F4.at**2 @ ((F4.bt**2).sum(axis=1) * (F4.g**2).sum(axis=1))), problem.p)
@@ -196,13 +196,13 @@ def test_sums_over_the_least_exact_pixels_of_tiles_are_allowed_their_errors():
 
 @pytest.mark.parametrize("f", [F2, F4, *(f._replace(at=f.g.T, g=f.at.T) for f in (F2, F4))])
 def test_growth_is_the_measured_growth_of_errors(f):
-    # Sums over many channels in single precision, on transformed operands and on as many plain products.
+    # Sums over many channels in single precision, of products of transformed and of plain operands.
     rng, channels, tiles = np.random.default_rng(5), 512, 200
     side, taps = f.g.shape
     x, w = rng.uniform(-1, 1, (tiles, channels, side, side)), rng.uniform(-1, 1, (channels, taps, taps))
 
     def error(a, b):
-        """The error of sums over channels in single precision, product by product, for operands that it holds."""
+        """Return the errors of sums over channels in single precision, for operands rounded to it."""
         a, b = a.astype(np.float32), b.astype(np.float32)
         total = np.zeros(a.shape[:1] + a.shape[2:], np.float32)
         for c in range(channels):
@@ -210,13 +210,13 @@ def test_growth_is_the_measured_growth_of_errors(f):
         return total - np.einsum("tcij,cij->tij", a.astype(np.float64), b.astype(np.float64))
 
     plain = error(x, rng.uniform(-1, 1, (channels, side, side)))
-    behind = f.at @ error(f.bt @ x @ f.bt.T, f.g @ w @ f.g.T) @ f.at.T
-    spread = np.sqrt((behind**2).mean(axis=0))
+    transformed = f.at @ error(f.bt @ x @ f.bt.T, f.g @ w @ f.g.T) @ f.at.T
+    spread = np.sqrt((transformed**2).mean(axis=0))
     assert spread.max() / np.sqrt((plain**2).mean()) == pytest.approx(growth(f), rel=0.1)
     assert spread.max() / np.sqrt((spread**2).mean()) == pytest.approx(unevenness(f), rel=0.1)
 
 
-def test_a_filters_gradient_may_be_one_chain_over_all_tiles_but_not_one_of_operands_with_13_bits():
+def test_a_filters_gradient_may_be_one_chain_over_all_tiles_but_not_of_operands_with_13_bits():
     problem, inputs, reference = referenced("conv/n1024c16h5w5k16r3s3pad1/f32/nchw/wgrad")
     x, y = (np.pad(inputs[name], ((0, 0), (0, 0), ends, ends)) for name, ends in (("x", (1, 4)), ("y", (0, 3))))
     sums = np.zeros((16, 16, 6, 6), np.float32)
@@ -244,7 +244,7 @@ def test_operands_clipped_at_4_are_wrong_in_every_third_draw(numerics):
     assert problem.check({"y": reference.values.astype(np.float32)}, reference, numerics).reason is None
 
 
-def test_an_fft_may_err_by_what_strides_keep_from_its_output():
+def test_the_bound_of_an_fft_covers_large_inputs_that_strides_skip():
     problem = REGISTRY.problem("conv/n1c1h8w8k1r1s1stride4/f32/nchw/fprop")
     x, w = np.full((1, 1, 8, 8), 0.5, np.float32), np.full((1, 1, 1, 1), 0.5, np.float32)
     x[0, 0, 1, 1] = 1e3

@@ -1,4 +1,4 @@
-"""CPU kernels of conv: right on drawn parameters, and cut for threads and caches so that nothing is done twice."""
+"""CPU kernels of conv: right on drawn problems; blocks and threads divide the work so that nothing is done twice."""
 
 import random
 import re
@@ -25,15 +25,15 @@ from kernelmark.kernels.conv.problem import LARGE
 from support.kernels import DIRECTIONS, RAGGED, REGISTRY, allocated_by, compiled_by, convolution, failures, set_up
 
 DRAWN = 210
-ENOUGH = 25  # of DRAWN sets; a kernel takes at least the same share of those of each direction and layout
+ENOUGH = 25  # of DRAWN; a kernel takes at least this share of the problems in each direction and layout
 LAYOUTS = ("nchw", "nhwc")
-#: One pixel, fewer than a vector has lanes, some more; one image and several; groups; filters in several items.
+#: One pixel, fewer pixels than a vector has lanes, more; one image and several; groups; filters in several items.
 POINTWISE = ("n1c5h1w1k3r1s1", "n2c37h5w7k41r1s1", "n3c6h3w11k9r1s1/g3", "n1c70h7w9k300r1s1")
 OURS = ("conv/cpu.im2col", "conv/numba.direct", "conv/cpu.winograd", "conv/cpu.winograd4")
 
 
 def drawn():
-    """Sizes and options of problems, the same in every run; some are for Winograd, some depthwise."""
+    """Return sizes and options of problems, the same in every run; some are for Winograd, some depthwise."""
     rng, drawn_sizes = random.Random(20240229), []
     while len(drawn_sizes) < DRAWN:
         sizes = KINDS[len(drawn_sizes) % len(KINDS)](rng)
@@ -72,7 +72,7 @@ def _with(rng, groups, c, k):
     return f"n{rng.randint(1, 3)}c{c}h{h}w{w}k{k}r{r}s{s}pad{pad}stride{stride}/dil{dilation}/g{groups}"
 
 
-#: Seven, so that no kind is left out of a sample of every sixth or thirtieth problem.
+#: Seven kinds, so that every sixth problem, or every thirtieth, is of each kind in turn.
 KINDS = (_plain, _any, _depthwise, _any, _plain, _any, _any)
 
 
@@ -94,12 +94,12 @@ def test_drawn_problems_are_of_every_kind():
     assert {kind: sum(counts) for kind, counts in kinds.items() if sum(counts) < 5} == {}
 
 
-@pytest.mark.parametrize("every", ["fifth", pytest.param("other", marks=pytest.mark.long)])
+@pytest.mark.parametrize("share", ["fifth", pytest.param("rest", marks=pytest.mark.long)])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_kernel_is_right_on_drawn_problems(direction, layout, every):
-    # Each problem in one direction and layout, so that all six get five problems of each kind.
+def test_every_kernel_is_right_on_drawn_problems(direction, layout, share):
+    # Each problem in one direction and layout; each of the six combinations gets five problems of each kind.
     first = 2 * DIRECTIONS.index(direction) + LAYOUTS.index(layout)
-    problems = [p for i, p in enumerate(drawn()[first::6]) if (i % 5 == 0) is (every == "fifth")]
+    problems = [p for i, p in enumerate(drawn()[first::6]) if (i % 5 == 0) is (share == "fifth")]
     known = [k for k in REGISTRY.kernels.values() if k.op == "conv" and k.device == "cpu" and k.is_ours]
     declared = [k for k in known if unavailable(k) is None and direction in k.domain.get("direction", DIRECTIONS)]
     declared = [k for k in declared if layout in k.domain.get("layout", LAYOUTS)]
@@ -115,7 +115,7 @@ def test_every_kernel_is_right_on_drawn_problems(direction, layout, every):
 def test_our_kernels_are_right_across_blocks_on_any_number_of_threads(sizes, direction):
     first = RAGGED.index(sizes) + DIRECTIONS.index(direction)
     for i, layout in enumerate(LAYOUTS):
-        threads = (1, 3)[(first + i) % 2]  # the other one with other sizes and directions
+        threads = (1, 3)[(first + i) % 2]  # the other number with other sizes and directions
         reasons = failures(f"conv/{sizes}/f32/{layout}/{direction}", *OURS, threads=threads)
         assert all(reason.startswith("unsupported") for reason in reasons.values()), (layout, reasons)
 
@@ -129,7 +129,7 @@ def test_our_kernels_are_right_across_blocks_on_any_number_of_threads(sizes, dir
         ("n1c9h14w14k8r3s3/f32/nchw/wgrad", {"x": 1, "y": 3}),
     ],
 )
-def test_large_values_of_a_tile_that_have_no_product_are_not_held_against_it(text, places, whole, monkeypatch):
+def test_the_bound_covers_large_values_that_are_multiplied_only_in_a_transform(text, places, whole, monkeypatch):
     if not whole:
         monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
     launch, operands, draw, _ = set_up(f"conv/{text}", "conv/cpu.winograd4")
@@ -145,16 +145,16 @@ def test_large_values_of_a_tile_that_have_no_product_are_not_held_against_it(tex
 
 @pytest.mark.parametrize("rule", [_pixels.is_product, lambda g: False], ids=["pixels", "channels"])
 @pytest.mark.parametrize("direction", DIRECTIONS[:2])
-def test_a_product_of_matrices_is_right_with_lanes_of_pixels_and_of_channels(direction, rule, monkeypatch):
-    taken = []
-    monkeypatch.setattr(_pixels, "is_better", lambda g, width: taken.append(rule(g)) or taken[-1])
+def test_a_1x1_convolution_is_right_with_lanes_of_pixels_and_of_channels(direction, rule, monkeypatch):
+    choices = []
+    monkeypatch.setattr(_pixels, "is_better", lambda g, width: choices.append(rule(g)) or choices[-1])
     for sizes, layout, threads in product(POINTWISE, LAYOUTS, (1, 3)):
         problem = convolution(sizes, f"{layout}/{direction}").id
         assert not failures(problem, "conv/numba.direct", threads=threads), problem
-    assert set(taken) == {rule is _pixels.is_product}
+    assert set(choices) == {rule is _pixels.is_product}
 
 
-def test_channels_side_by_side_are_those_of_several_tiles_where_an_image_is_a_pixel():
+def test_fft_tiled_is_right_where_each_output_image_is_one_pixel():
     assert not failures("conv/n2c48h1w9k18r1s5stride1x3/f32/nhwc/dgrad/dil2/g2", "conv/numba.fft_tiled")
 
 
@@ -180,16 +180,16 @@ def test_a_launch_neither_compiles_nor_allocates(kernel, directions, most):
         assert not np.isnan(operands.flat[{"fprop": "y", "dgrad": "x", "wgrad": "w"}[direction]]).any()
 
 
-def test_columns_take_scratch_for_blocks_only():
-    # All columns of this layer are 9 times its input, 29 MB; a pointwise convolution has none, but parts of a sum.
-    products = 2 * 4 * SCRATCH  # what each of two threads multiplies with
+def test_im2col_takes_scratch_only_for_blocks_of_columns():
+    # All columns of this layer are 9 times its input, 29 MB; a pointwise convolution has parts of a sum instead.
+    products = 2 * 4 * SCRATCH  # for each of two threads
     *_, scratch = set_up("conv/n1c256h56w56k256r3s3pad1/f32/nchw/fprop", "conv/cpu.im2col")
-    assert products < scratch.nbytes <= products + 2 * 2**19  # half a second-level cache of columns for each
+    assert products < scratch.nbytes <= products + 2 * 2**19  # and columns, in half of its second-level cache
     *_, scratch = set_up("conv/n1c256h56w56k64r1s1/f32/nhwc/wgrad", "conv/cpu.im2col")
     assert scratch.nbytes == products + 4 * 256 * 64
 
 
-#: And less than one block, strip or item of what is cut into them.
+#: Also problems smaller than one block, strip or item.
 SIZES = (
     *RAGGED,
     "n1c1h1w1k1r1s1",
@@ -263,7 +263,7 @@ def test_items_of_direct_sums_cover_each_output_once():
         ("n1c512h7w7k64r3s3pad1", False),
     ],
 )
-def test_lanes_are_pixels_where_few_of_them_fill_their_panels(sizes, expected):
+def test_lanes_are_pixels_if_these_fill_a_few_panels(sizes, expected):
     g = shape(REGISTRY.problem(f"conv/{sizes}/f32/nchw/fprop"))
     assert _pixels.is_better(g, 32) == expected
 
@@ -281,12 +281,12 @@ def test_lanes_are_pixels_where_few_of_them_fill_their_panels(sizes, expected):
         ("n8c512h7w7k512r1s1/f32/nhwc/fprop/g2", 1024),
     ],
 )
-def test_few_rows_are_summed_at_once_where_what_they_meet_leaves_the_cache(problem, rows, monkeypatch):
+def test_few_rows_are_summed_at_once_if_their_inputs_exceed_the_cache(problem, rows, monkeypatch):
     monkeypatch.setattr("kernelmark.kernels.conv.direct.cpu.second_level_bytes", lambda: 2**21)
     assert rows == REGISTRY.kernels["conv/numba.direct"].tile_for(REGISTRY.problem(f"conv/{problem}")).AT_ONCE
 
 
-def test_tiles_waste_few_rows_and_if_high_have_rows_evenly_apart():
+def test_tiles_waste_few_rows_and_if_high_divide_runs_of_evenly_spaced_rows():
     length = ROWS * (ROWS - 1)
     assert tile_rows(length, None) == tile_rows(length, 4 * ROWS) == ROWS
     assert tile_rows(length, 4 * (ROWS - 1)) == ROWS - 1
@@ -298,12 +298,12 @@ def test_tiles_waste_few_rows_and_if_high_have_rows_evenly_apart():
 @pytest.mark.parametrize(
     ("rows", "count"), [([7], 1), ([0, 9], 2), ([0, 2, 4, 6], 4), ([0, 1, 2, 5, 6, 7], 3), ([0, 1, 5, 9], 2)]
 )
-def test_rows_are_counted_until_one_is_not_as_far_apart(rows, count):
+def test_evenly_spaced_rows_at_the_beginning_are_counted(rows, count):
     assert _stages._even(np.array(rows)) == count
 
 
 @pytest.mark.parametrize("most", [1, 3, 100])
-def test_parts_cover_a_length_and_are_at_most_that_long(most):
+def test_parts_cover_a_length_and_have_at_most_a_given_length(most):
     for length, others, threads in product((1, 5, 97), (1, 2, 3, 16), (1, 2, 6)):
         parts = split(length, most, others, threads)
         assert [stop for _, stop in parts[:-1]] == [start for start, _ in parts[1:]]
@@ -315,69 +315,69 @@ def test_parts_cover_a_length_and_are_at_most_that_long(most):
     ("length", "most", "others", "threads", "expected"),
     [
         (512, 40, 1, 1, 13),
-        (512, 40, 1, 2, 14),  # one part more, and no thread waits
+        (512, 40, 1, 2, 14),  # with one more part, no thread waits
         (64, 64, 1, 2, 2),
         (64, 64, 9, 2, 2),  # one thread would have 5 items, the other one 4
         (64, 64, 15, 2, 1),  # 8 and 7: twice as many would take longer
         (64, 64, 64, 2, 1),
         (64, 64, 65, 64, 3),
-        (3, 3, 1, 4, 3),  # no more than there are
+        (3, 3, 1, 4, 3),  # no more parts than elements
     ],
 )
-def test_there_are_more_parts_where_threads_share_them_more_evenly(length, most, others, threads, expected):
+def test_there_are_more_parts_if_threads_share_them_more_evenly(length, most, others, threads, expected):
     assert len(split(length, most, others, threads)) == expected
 
 
-def test_a_thread_surrounds_the_lines_that_its_items_meet_and_no_others():
+def test_a_thread_surrounds_exactly_the_lines_that_its_items_read():
     for (g, _), threads in product(_shapes(), (2, 5)):
         for plan_of in (direct.forward, _phases.image_gradient, direct.filter_gradient):
             plan = plan_of(g, 8, threads, 24)
             for start, stop in parts(len(plan.items), threads):
-                met = np.zeros(g.n * plan.border.strides[0] // plan.border.strides[2], bool)
+                is_read = np.zeros(g.n * plan.border.strides[0] // plan.border.strides[2], bool)
                 for r0, r1, t0, t1, b, _v, _out, _lanes, images, next_b, _ in plan.items[start:stop].tolist():
                     places = b + direct.grid(plan.rows[r0:r1], plan.steps[t0:t1], direct.line(images, next_b))
-                    met[places // plan.border.strides[2]] = True
-                assert direct.lines_met(plan, g.n, start, stop).tolist() == np.flatnonzero(met).tolist()
+                    is_read[places // plan.border.strides[2]] = True
+                assert direct.lines_met(plan, g.n, start, stop).tolist() == np.flatnonzero(is_read).tolist()
 
 
 @pytest.mark.parametrize(
     ("sizes", "threads", "cache", "copies"),
     [
-        ("n1c128h28w28k128", 2, 2**21, 2),  # each thread meets all lines
+        ("n1c128h28w28k128", 2, 2**21, 2),  # each thread reads all lines
         ("n1c128h28w28k128", 2, 2**18, 1),  # an image is more than the cache
-        ("n1c64h56w56k64", 2, 2**21, 2),  # each meets half of the lines, and the next one
-        ("n1c128h28w28k128", 4, 2**21, 1),  # four threads would surround all lines four times
-        ("n4c128h28w28k128", 4, 2**22, 4),  # images of their own
+        ("n1c64h56w56k64", 2, 2**21, 2),  # each reads half of the lines, and one more
+        ("n1c128h28w28k128", 4, 2**21, 1),  # four threads would each surround all lines
+        ("n4c128h28w28k128", 4, 2**22, 4),  # each thread has an image of its own
     ],
 )
-def test_threads_surround_images_for_themselves_where_that_is_little(sizes, threads, cache, copies, monkeypatch):
+def test_each_thread_surrounds_its_own_images_if_that_is_little_work(sizes, threads, cache, copies, monkeypatch):
     monkeypatch.setattr(_stages, "second_level_bytes", lambda: cache)
     problem = REGISTRY.problem(f"conv/{sizes}r3s3pad1/f32/nchw/fprop")
     plan = direct.forward(shape(problem), 32, threads, 1024)
-    taken = []
+    scratch_sizes = []
 
     def scratch(shape, _dtype):
-        taken.append(*shape)
+        scratch_sizes.append(*shape)
         return np.empty(shape, "f4")
 
     x = SimpleNamespace(threads=threads, scratch=scratch)
     images, _ = _stages._images(np.empty(1, "f4"), plan, problem.n, x)
-    assert taken == [problem.n * plan.border.strides[0]] * copies
+    assert scratch_sizes == [problem.n * plan.border.strides[0]] * copies
     assert len({id(image) for image in images}) == copies
 
 
 @pytest.mark.parametrize(
     ("size", "taps", "pad", "stride", "dilation"), [(9, 3, 1, 1, 1), (7, 3, 0, 2, 1), (5, 2, 3, 4, 3)]
 )
-def test_phases_meet_each_output_through_each_tap_where_it_is(size, taps, pad, stride, dilation):
+def test_phases_pair_each_input_pixel_with_its_taps_and_outputs(size, taps, pad, stride, dilation):
     outputs = (size + 2 * pad - (taps - 1) * dilation - 1) // stride + 1
-    met = set()
+    pairs = set()
     for phase in phases(size, taps, pad, stride, dilation):
         for u, (tap, first) in product(range(phase.length), zip(phase.taps, phase.outputs, strict=True)):
-            met.add((phase.first + u * stride, int(tap), int(first) + u))
+            pairs.add((phase.first + u * stride, int(tap), int(first) + u))
     places = product(range(outputs), range(taps))
     defined = {(output * stride + tap * dilation - pad, tap, output) for output, tap in places}
-    assert {place for place in defined if 0 <= place[0] < size} == {place for place in met if 0 <= place[2] < outputs}
+    assert {place for place in defined if 0 <= place[0] < size} == {place for place in pairs if 0 <= place[2] < outputs}
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
@@ -393,7 +393,7 @@ def test_threads_share_the_longer_side_of_a_1x1_filters_gradient(layout, c, k, l
     assert (plan.blocks.tolist(), filters) == halves[longer]
 
 
-def test_threads_add_up_parts_of_a_1x1_filters_gradient_where_pixels_are_many():
+def test_threads_add_up_parts_of_a_1x1_filters_gradient_if_pixels_are_many():
     problem = REGISTRY.problem("conv/n8c256h28w28k64r1s1/f32/nhwc/wgrad")
     plan = _plan.filter_gradient(shape(problem), True, 2, TILE)
     assert (plan.parts, plan.blocks.tolist()) == (2, [[0, 256, 0, 1]])

@@ -54,8 +54,8 @@ def library(tmp_path_factory):
 
 
 @pytest.fixture
-def nothing_kept():
-    """What is kept of a library is of the one that a test has."""
+def empty_caches():
+    """Clear the caches of objects of a library before and after a test."""
     caches = (_cudnn.cudnn, _cudnn.handle, declared._descriptors)
     for cache in caches:
         cache.cache_clear()
@@ -65,12 +65,12 @@ def nothing_kept():
 
 
 @pytest.fixture
-def standin(library, nothing_kept, monkeypatch):
+def standin(library, empty_caches, monkeypatch):
     monkeypatch.setattr(_cudnn, "library_path", lambda: library)
     return ctypes.CDLL(library)
 
 
-def told(standin, name):
+def recorded(standin, name):
     return ctypes.c_int.in_dll(standin, f"standin_{name}").value
 
 
@@ -81,7 +81,7 @@ def launch(kernel, problem):
 
 
 def taken(kernel):
-    """The problems of the kernel that cuDNN, as the stand-in has it, takes."""
+    """Return the problems that the kernel and the stand-in for cuDNN take."""
     return [
         problem
         for problem in PROBLEMS
@@ -90,13 +90,13 @@ def taken(kernel):
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.id)
-def test_cudnn_is_asked_for_the_problem_in_the_precision_of_the_numerics(kernel, standin):
+def test_cudnn_is_called_with_the_problem_and_the_precision_of_the_numerics(kernel, standin):
     for problem in taken(kernel):
         operands, numerics = launch(kernel, problem), kernel.numerics_for(problem)
         assert operands.complaint(numerics) is None, problem.id
         wanted = FMA if numerics in ("fp32", "fft", "winograd", "winograd4") else TENSOR_OP
-        assert told(standin, "math") == (DEFAULT if numerics == "tf32" else wanted)
-        assert told(standin, "compute") == 0
+        assert recorded(standin, "math") == (DEFAULT if numerics == "tf32" else wanted)
+        assert recorded(standin, "compute") == 0
 
 
 def test_every_algorithm_of_every_pass_has_a_kernel(standin):
@@ -109,8 +109,8 @@ def test_every_algorithm_of_every_pass_has_a_kernel(standin):
                     number = ALGORITHMS[problem.direction].index(name)
                 else:
                     launch(kernel, problem)
-                    number = told(standin, "algo")
-                    assert told(standin, "direction") == list(ALGORITHMS).index(problem.direction)
+                    number = recorded(standin, "algo")
+                    assert recorded(standin, "direction") == list(ALGORITHMS).index(problem.direction)
                 named[problem.direction][name] = number
     assert named == {direction: {name: i for i, name in enumerate(names)} for direction, names in ALGORITHMS.items()}
 
@@ -126,7 +126,7 @@ def test_the_workspace_is_scratch_and_the_stream_is_that_of_the_operands(standin
 
 
 @pytest.mark.parametrize(("direction", "name"), MISSING)
-def test_what_cudnn_has_not_is_unsupported_with_its_status(direction, name, standin):
+def test_an_algorithm_that_cudnn_lacks_is_unsupported_with_its_status(direction, name, standin):
     problem = next(problem for problem in PROBLEMS if problem.direction == direction)
     status = MISSING[direction, name]
     with pytest.raises(Unsupported, match=rf"cudnnGetConvolution\w+WorkspaceSize returned {status}$"):
@@ -142,7 +142,7 @@ def test_what_cudnn_has_not_is_unsupported_with_its_status(direction, name, stan
         (5000, RuntimeError, "cudnnConvolutionForward returned FAILED"),
     ],
 )
-def test_no_status_of_a_run_is_lost(number, error, text, standin):
+def test_every_bad_status_of_a_run_raises_an_error(number, error, text, standin):
     run = REGISTRY.kernels["conv/cudnn.gemm"].setup(PROBLEMS[0], HostOperands(PROBLEMS[0]))
     ctypes.c_int.in_dll(standin, "standin_next_status").value = number
     with pytest.raises(error, match=f"^{text}$"):
@@ -150,20 +150,20 @@ def test_no_status_of_a_run_is_lost(number, error, text, standin):
     run()
 
 
-def test_a_missing_library_gives_the_install_command(nothing_kept, monkeypatch):
+def test_a_missing_library_gives_the_install_command(empty_caches, monkeypatch):
     monkeypatch.setattr(_cudnn, "library_path", lambda: "libcudnn_is_not_here.so.9")
     with pytest.raises(Unsupported, match=r"^found no libcudnn.so.9; pip install nvidia-cudnn-cu13$"):
         _cudnn.cudnn()
 
 
-def test_declared_operations_are_no_more_than_those_of_direct_convolution_with_large_filters():
+def test_fft_and_winograd_declare_fewer_operations_than_direct_convolution():
     large = REGISTRY.problem("conv/n8c64h64w64k128r9s9/f32/nchw/fprop")
     assert 0 < REGISTRY.kernels["conv/cudnn.fft"].executed(large) < large.flop
     small = REGISTRY.problem("conv/n1c8h8w8k8r3s3/f32/nchw/fprop")
     assert REGISTRY.kernels["conv/cudnn.winograd"].executed(small) == small.flop * 16 // 36
 
 
-def test_the_real_library_takes_the_descriptors_and_finds_the_output_as_large(nothing_kept):
+def test_the_real_library_accepts_the_descriptors_and_computes_the_same_output_size(empty_caches):
     try:
         api = _cudnn.cudnn()
     except Unsupported as missing:
@@ -182,7 +182,7 @@ def test_the_real_library_takes_the_descriptors_and_finds_the_output_as_large(no
 
 
 def _stored(api, tensor):
-    """n, c, h, w and their strides, as the library has them."""
+    """Return n, c, h, w and their strides from a descriptor of the library."""
     numbers = [ctypes.c_int() for _ in range(9)]
     assert api.cudnnGetTensor4dDescriptor(tensor, *map(ctypes.byref, numbers)) == 0
     return tuple(number.value for number in numbers[1:])
@@ -217,23 +217,23 @@ class NotSupportedError(Exception):
 
 
 class Tensor:
-    def __init__(self, **told):
-        self.told = told
+    def __init__(self, **facts):
+        self.facts = facts
 
-    def _tell(self, name, value):
-        self.told[name] = value
+    def _set(self, name, value):
+        self.facts[name] = value
         return self
 
-    set_output, set_data_type = partialmethod(_tell, "output"), partialmethod(_tell, "data_type")
-    set_dim, set_stride = partialmethod(_tell, "dim"), partialmethod(_tell, "stride")
+    set_output, set_data_type = partialmethod(_set, "output"), partialmethod(_set, "data_type")
+    set_dim, set_stride = partialmethod(_set, "dim"), partialmethod(_set, "stride")
 
 
 class Graph:
     def __init__(self, **options):
         Graph.last, self.options, self.steps, self.built = self, options, [], None
 
-    def tensor(self, **told):
-        return Tensor(**told)
+    def tensor(self, **facts):
+        return Tensor(**facts)
 
     def conv_fprop(self, image, weight, **geometry):
         return self._convolve({"x": image, "w": weight}, "y", geometry)
@@ -318,15 +318,15 @@ def test_the_first_plan_with_the_notes_is_built(name, frontend):
 @pytest.mark.usefixtures("frontend")
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize(("dtype", "kind"), [("f32", "float"), ("f16", "half"), ("bf16", "bfloat16")])
-def test_the_graph_is_the_problem(layout, direction, dtype, kind):
+def test_the_graph_describes_the_problem(layout, direction, dtype, kind):
     problem = REGISTRY.problem(f"conv/n2c4h9w8k6r3s2pad0-1x2stride2x1/{dtype}/{layout}/{direction}/dil1x3/g2")
     PLANNED["tensor_core"].setup(problem, HostOperands(problem))
     for spec in problem.operands():
         view = np.empty(spec.shape, np.uint8)
         view = view.transpose(0, 3, 1, 2) if layout == "nhwc" else view
-        told = Graph.last.tensors[spec.name].told
-        assert (told["dim"], told["stride"], told["data_type"]) == (list(view.shape), list(view.strides), kind)
-        assert told.get("output", False) == (spec.role == "out")
+        facts = Graph.last.tensors[spec.name].facts
+        assert (facts["dim"], facts["stride"], facts["data_type"]) == (list(view.shape), list(view.strides), kind)
+        assert facts.get("output", False) == (spec.role == "out")
     wanted = {"pre_padding": [0, 2], "post_padding": [1, 2], "stride": [2, 1], "dilation": [1, 3]}
     assert Graph.last.geometry == wanted
     kinds = {name.removesuffix("_data_type"): value for name, value in Graph.last.options.items() if name != "handle"}
@@ -344,7 +344,7 @@ def test_no_plan_with_the_notes_is_unsupported(monkeypatch):
 
 
 @pytest.mark.usefixtures("frontend")
-def test_what_the_graph_api_refuses_is_unsupported_in_its_words(monkeypatch):
+def test_a_refusal_of_the_graph_api_is_unsupported_with_its_message(monkeypatch):
     def refuse(graph):
         raise NotSupportedError("no such convolution\nand more")
 

@@ -35,7 +35,7 @@ RAGGED = (
     "n1c33h61w1k1r11s1pad5x0",
     "n2c40h21w24k35r3s3pad1",
 )
-#: Each in each direction; the short run has all of them, and each direction twice.
+#: All sizes in all directions; the short run has each size once and each direction twice.
 WAYS = [
     pytest.param(sizes, direction, i + j, marks=() if i % 3 == j else pytest.mark.long)
     for i, sizes in enumerate(RAGGED)
@@ -45,16 +45,16 @@ WAYS = [
 
 @pytest.fixture
 def tile(monkeypatch):
-    """A function that sets the tile's side and the bytes of a block of tiles."""
+    """Return a function that sets the side of tiles and the bytes of a block of tiles."""
     at_once = cpu.at_once
 
     def set_(side, block_bytes):
         monkeypatch.setattr(cpu, "SIDES", (side,))
         monkeypatch.setattr(cpu, "STRAIGHT", (side, 32))
         monkeypatch.setattr(cpu, "at_once", lambda c, _: at_once(c, block_bytes / 2**20))
-        # The tile that holds a whole image is a candidate too, unless the model thinks it dear.
+        # Many tiles cost least in this model, so that the tile that holds a whole image is not chosen.
         monkeypatch.setattr(cpu, "_seconds", lambda c: -c.x.places)
-        monkeypatch.setattr(cpu, "_straight_seconds", lambda c: c.points)  # the side if it holds the filter
+        monkeypatch.setattr(cpu, "_straight_seconds", lambda c: c.points)  # chooses `side` if it holds the filter
         forget()
 
     def forget():
@@ -67,7 +67,7 @@ def tile(monkeypatch):
 
 @pytest.mark.parametrize(("sizes", "direction", "place"), WAYS)
 def test_tiles_in_many_blocks_are_right_on_any_number_of_threads(sizes, direction, place, tile, monkeypatch):
-    several, batch = set(), _spectra._batch  # of no bytes, so that each operand takes several batches
+    several, batch = set(), _spectra._batch  # a limit of 0 bytes gives several batches
     monkeypatch.setattr(_spectra, "_batch", lambda count, threads, _, least: batch(count, threads, 0, least))
     for i, (side, layout) in enumerate(product((32, 12), LAYOUTS), place):
         threads = (1, 2, 5)[i % 3]  # each number with each side and layout, on another problem
@@ -80,19 +80,19 @@ def test_tiles_in_many_blocks_are_right_on_any_number_of_threads(sizes, directio
     assert True in several
 
 
-def test_rows_tell_the_tile_and_how_fftw_planned_it(monkeypatch):
+def test_rows_record_the_tile_and_how_fftw_planned_it(monkeypatch):
     monkeypatch.setattr("kernelmark.kernels._fftw.PLANNING_S", 60.0)  # a busy machine plans slowly
     parsed = convolution("n1c4h100w100k4r5s5pad2")
     (measured,) = verified(parsed.id, "conv/pyfftw.tiled")
-    noted = json.loads(measured.tunables)
-    assert cpu.chosen(parsed) == (noted["tile"], noted["tile"])
-    assert noted["rigour"] == "FFTW_MEASURE"
-    assert noted["wisdom"] in ("new", "found")
+    tunables = json.loads(measured.tunables)
+    assert cpu.chosen(parsed) == (tunables["tile"], tunables["tile"])
+    assert tunables["rigour"] == "FFTW_MEASURE"
+    assert tunables["wisdom"] in ("new", "found")
     (measured,) = verified("conv/n1c4h100w49k4r5s5pad2/f32/nchw/fprop", "conv/pyfftw.full")
     assert json.loads(measured.tunables)["tile"] == "108x54"
 
 
-def test_what_a_tile_meets_of_the_tensor_never_ends_before_it_begins():
+def test_the_columns_of_a_tensor_in_a_tile_never_end_before_they_begin():
     for side in (8, 16, 32):
         axis = cuts(convolution("n1c4h1w9k2r1s7pad14"), (side, side)).x.width
         intervals = [_planes.met(axis, axis.first + tile * axis.step) for tile in range(axis.tiles)]
@@ -168,7 +168,7 @@ def test_transforms_are_those_of_numpy(shape, rigour, monkeypatch):
 
 
 @pytest.mark.parametrize("n", [1, 2, 9, 14, 20, 25, 32, pytest.param(96, marks=pytest.mark.long)])
-def test_straight_transforms_are_those_of_numpy(n):
+def test_straight_line_transforms_are_those_of_numpy(n):
     unit, item = _codelets.UNIT, 4
     rng, half = np.random.default_rng(n), n // 2 + 1
     numbers = rng.uniform(-1, 1, (n, 2, unit)).astype(np.float32)
@@ -206,27 +206,27 @@ def test_products_are_those_of_numpy(rows, lanes, steps, keep):
     assert np.abs(c - expected).max() < 1e-4
 
 
-def test_filters_are_transformed_once_whatever_the_blocks(tile, monkeypatch):
+def test_filters_are_transformed_once_for_all_blocks(tile, monkeypatch):
     tile(12, 40_000)
     names = []
     transformed = _spectra._transformed
 
-    def noted(planes, *rest):
+    def recording(planes, *rest):
         names.append({(6, 10): "w", (1, 10): "x", (1, 6): "y"}[planes.cut.images, planes.cut.channels])
         return transformed(planes, *rest)
 
-    monkeypatch.setattr(_spectra, "_transformed", noted)
+    monkeypatch.setattr(_spectra, "_transformed", recording)
     for direction in DIRECTIONS:
         names.clear()
         set_up(f"conv/n1c10h40w40k6r3s3/f32/nchw/{direction}", "conv/pyfftw.tiled")
         assert names.count("w") == 1 < names.count("x") == names.count("y")
 
 
-#: One tile and several, in the image and out of it, padding on one side, one group and more.
+#: One tile and several, within the image and beyond it; padding on one side; one group and more.
 ANY = ("n2c3h14w11k5r3s2pad1", "n1c4h33w25k6r5s7pad0-2x3-1/g2", "n3c2h7w1k3r7s1pad0x1-0", "n1c3h29w9k2r11s9pad6x8")
-#: And enough channels and images for several tiles of a product, the last ones partly empty.
+#: ANY, and enough channels and images for several tiles of a product, of which the last are partly empty.
 TILED = (*ANY, "n3c19h5w14k35r3s3pad1", "n1c9h40w31k5r4s15pad3x7")
-#: In each direction enough channels and images to fill a product's largest tile.
+#: By direction: enough channels and images to fill a product's largest tile.
 FILLING = {"fprop": "n33c1h3w4k49r3s3", "dgrad": "n33c49h3w4k1r3s3", "wgrad": "n1c49h3w4k33r3s3"}
 EVERY = (*TILED, *FILLING.values())
 FUSED = (*ANY, "n3c8h13w27k19r3s3", "n2c4h40w31k3r17s5pad16x2", "n1c6h9w50k6r3s3pad1/g6", "n1c1h1w1k1r1s1")
@@ -238,7 +238,7 @@ def cases_in(kernel, sizes, direction):
     return cases(kernel, *(convolution(text, f"nchw/{direction}") for text in sizes))
 
 
-@pytest.mark.long  # the sweep has the tiles on smaller problems
+@pytest.mark.long  # the sweep has all tiles on smaller problems
 @pytest.mark.parametrize(
     "every",
     [
@@ -256,7 +256,7 @@ def test_every_tile_is_right_in_every_direction(every):
 
 
 @pytest.mark.parametrize("sizes", EVERY)
-def test_a_spectrum_that_is_multiplied_is_as_large_as_was_written(sizes, direction):
+def test_spectra_are_multiplied_with_the_sizes_with_which_they_were_written(sizes, direction):
     parsed = convolution(sizes, f"nchw/{direction}")
     kernel = CUDA[IN_STEPS]
     for tile in kernel.tiles():
@@ -280,7 +280,7 @@ def test_the_side_is_the_one_with_fewest_frequencies(sizes, side):
 
 
 @pytest.mark.parametrize("sizes", [L1, L2, L3])
-def test_large_filters_take_a_tenth_of_direct_convolution_at_the_most(sizes):
+def test_fft_of_large_filters_executes_at_most_a_quarter_of_direct_convolution(sizes):
     parsed = convolution(sizes)
     count = CUDA[FUSED_STEPS if sizes == L1 else IN_STEPS].executed_flop(parsed)
     assert 0 < count < parsed.flop / (4 if sizes == L1 else 10)
@@ -361,7 +361,7 @@ def _operand(pointer, op, ld, stride, batch, rows, columns):
 
 @pytest.fixture
 def standins(tmp_path, monkeypatch):
-    """CuPy, of which there are a plan and a module here, and cuBLAS."""
+    """Replace CuPy, by its plans and modules only, and cuBLAS."""
 
     class Module:
         def __init__(self, code):
@@ -388,7 +388,7 @@ def standins(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("sizes", SHAPES)
-def test_the_convolution_comes_of_transforms_and_products(sizes, layout, direction, standins):
+def test_cufft_and_cublas_compute_the_convolution(sizes, layout, direction, standins):
     parsed = convolution(sizes, f"{layout}/{direction}")
     for name in ("full", "tiled"):
         kernel, operands = REGISTRY.kernels[f"conv/cufft.{name}"], HostOperands(parsed)
@@ -397,7 +397,7 @@ def test_the_convolution_comes_of_transforms_and_products(sizes, layout, directi
         assert operands.complaint("fft") is None, name
 
 
-def test_small_and_oblong_tiles_join_up(direction, standins, monkeypatch):
+def test_small_and_oblong_tiles_are_right(direction, standins, monkeypatch):
     parsed = convolution("n2c2h17w23k3r3s2pad1stride2x1", f"nhwc/{direction}")
     for sides in ((3, 2), (4, 8), (7, 5), (16, 3)):
         monkeypatch.setattr(cufft, "chosen", lambda _, sides=sides: sides)
@@ -406,7 +406,7 @@ def test_small_and_oblong_tiles_join_up(direction, standins, monkeypatch):
         assert operands.complaint("fft") is None, sides
 
 
-def test_the_rows_tell_the_tile_and_the_scratch(standins):
+def test_rows_record_the_tile_and_the_scratch(standins):
     parsed = convolution("n1c2h8w8k3r3s3")
     operands = HostOperands(parsed)
     cufft.full(parsed, operands)
@@ -416,7 +416,7 @@ def test_the_rows_tell_the_tile_and_the_scratch(standins):
     assert REGISTRY.kernels["conv/cufft.full"].library_scratch(parsed) == 3 * 512 + _cublas.WORKSPACE_BYTES
 
 
-def test_tiles_execute_less_than_whole_images_where_filters_are_small():
+def test_tiles_execute_at_most_as_much_as_whole_images():
     parsed = convolution(L2)
     tiled, full = (REGISTRY.kernels[f"conv/cufft.{name}"].executed(parsed) for name in ("tiled", "full"))
     assert tiled <= full < parsed.flop

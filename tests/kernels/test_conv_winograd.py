@@ -1,4 +1,4 @@
-"""Winograd's kernels: their refusals, the plans that cover the output, and the memory that threads do not touch."""
+"""Winograd's kernels: plans cover the output, threads keep to their memory, and all operations are counted."""
 
 import math
 from itertools import product
@@ -31,14 +31,14 @@ def calls(case, part):
 
 
 def outputs(case, side):
-    """Tiles of `side` x `side` outputs, and output channels of a group."""
+    """Return the numbers of tiles of `side` x `side` outputs, and of output channels of a group."""
     p = case.problem
     height, width, channels = (p.h, p.w, p.c) if p.direction == "dgrad" else (p.p, p.q, p.k)
     return p.n * math.ceil(height / side) * math.ceil(width / side), channels // p.groups
 
 
 @pytest.mark.parametrize(("name", "saved"), [(F2, 2.25), (F4, 4.0), (FUSED4, 4.0)])
-def test_executed_products_are_a_fraction_of_the_nominal_ones_and_transforms_come_on_top(name, saved):
+def test_fewer_products_are_executed_than_nominal_and_transforms_are_added(name, saved):
     problem, executed = REGISTRY.problem(VGG3), CUDA[name].executed_flop
     products = problem.flop / saved
     assert products < executed(problem) < 1.1 * products
@@ -51,7 +51,7 @@ def test_both_directions_of_a_symmetric_problem_execute_the_same(name):
 
 
 @pytest.mark.parametrize("pad", ["0", "1", "2", "0-1x2-0", "3"])
-def test_an_inputs_gradient_is_a_convolution_whose_padding_complements_the_other(pad):
+def test_an_inputs_gradient_is_a_convolution_with_complementary_padding(pad):
     problem = REGISTRY.problem(f"conv/n1c2h5w6k3r3s3pad{pad}/f32/nchw/dgrad")
     (call,) = calls(cases(F2, problem.id)[-1], "winograd_fused")
     n, c, h, w, k, p, q, top, left = call.args[3:12]
@@ -75,8 +75,8 @@ def test_every_tile_and_filter_has_one_block_of_the_fused_kernel(problem):
     ("problem", "slices"),
     [
         (VGG3, 1),
-        ("conv/n1c256h14w14k256r3s3pad1/f32/nchw/fprop", 8),  # 8 blocks each, of 132
-        ("conv/n1c100h14w14k256r3s3pad1/f32/nhwc/dgrad", 8),  # of 256 filters, which it sums over
+        ("conv/n1c256h14w14k256r3s3pad1/f32/nchw/fprop", 8),  # slices of 8 blocks each, on 132 multiprocessors
+        ("conv/n1c100h14w14k256r3s3pad1/f32/nhwc/dgrad", 8),  # slices of the 256 filters, which are summed over
         ("conv/n1c8h3w3k6r3s3/f32/nchw/dgrad/g2", 1),
     ],
 )
@@ -91,7 +91,7 @@ def test_slices_of_channels_fill_the_device_once(problem, slices):
 
 
 @pytest.mark.parametrize("problem", CHUNKED)
-def test_chunks_follow_one_another_through_all_tiles_and_keep_to_their_memory(problem):
+def test_chunks_cover_all_tiles_in_order_within_their_memory(problem):
     for case in cases(F4, problem):
         covered, sizes, p = 0, set(), case.problem
         for call in calls(case, "winograd4_input"):
@@ -107,7 +107,7 @@ def test_chunks_follow_one_another_through_all_tiles_and_keep_to_their_memory(pr
 
 
 @pytest.mark.parametrize("problem", CHUNKED)
-def test_blocks_of_fused_f4_own_48_tiles_of_a_chunk_and_64_filters_and_have_room_for_what_they_keep(problem):
+def test_a_block_of_fused_f4_has_48_tiles_of_a_chunk_64_filters_and_scratch_for_them(problem):
     for case in cases(FUSED4, problem):
         tiles, channels = outputs(case, 4)
         covered = 0
@@ -125,7 +125,7 @@ def test_blocks_of_fused_f4_own_48_tiles_of_a_chunk_and_64_filters_and_have_room
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize(("name", "resident"), [(F2, {64: 1, 32: 2}), (F4, {128: 2, 64: 3}), (FUSED4, {4: 1, 3: 1})])
 @pytest.mark.usefixtures("cuda_compiler")
-def test_no_variant_spills_and_as_many_blocks_are_resident_as_are_meant_to_be(name, resident, arch):
+def test_no_variant_spills_and_the_intended_number_of_blocks_is_resident(name, resident, arch):
     if not CUDA[name].runs_on(arch):
         pytest.skip(f"{name} does not run on {arch}")
     variants = product(LAYOUTS, ("fprop", "dgrad"))
@@ -140,7 +140,7 @@ def test_no_variant_spills_and_as_many_blocks_are_resident_as_are_meant_to_be(na
 
 @pytest.mark.parametrize("size", first_short(["h9w7", "h7w5"]))  # six and four tiles of 4 x 4
 @pytest.mark.parametrize("outputs", [4, 32])
-def test_winograd_is_right_where_few_filters_are_transformed_at_a_time(direction, outputs, size):
+def test_winograd_is_right_if_few_filters_are_transformed_at_a_time(direction, outputs, size):
     names = [f"conv/cpu.{name}@HELD=2097152,OUTPUTS={outputs}" for name in ("winograd", "winograd4")]
     for layout, threads in product(LAYOUTS, (1, 2, 3)):
         problem = f"conv/n1c43{size}k45r3s3pad1/f32/{layout}/{direction}"
@@ -151,15 +151,15 @@ def test_winograd_is_right_where_few_filters_are_transformed_at_a_time(direction
     ("sizes", "images", "gradient"),
     [
         ("n1c64h14w14k64", 0, 0),  # the cache has room for the transformed filters
-        ("n1c128h56w56k128", 0, 0),  # what they are multiplied with is more
+        ("n1c128h56w56k128", 0, 0),  # the transformed inputs are larger than the filters
         ("n1c128h28w28k128", 32, 0),
         ("n1c256h14w14k256", 32, 32),
-        ("n1c512h14w14k512", 128, 128),  # the cache has no room for those of 32 channels
+        ("n1c512h14w14k512", 128, 128),  # the cache has no room for the filters of 32 channels
         ("n1c512h7w7k512", 16, 16),  # tiles are so few that products do not pack them
-        ("n8c256h28w28k256", 0, 0),  # several blocks of tiles meet them
+        ("n8c256h28w28k256", 0, 0),  # several blocks of tiles use the filters
     ],
 )
-def test_winograd_transforms_few_filters_at_a_time_where_all_leave_the_cache(sizes, images, gradient, monkeypatch):
+def test_winograd_transforms_few_filters_at_a_time_if_all_exceed_the_cache(sizes, images, gradient, monkeypatch):
     monkeypatch.setattr(cpu, "second_level_bytes", lambda: 2**21)
     kernel = REGISTRY.kernels["conv/cpu.winograd4"]
     for direction, outputs in zip(DIRECTIONS, (images, images, gradient), strict=True):
@@ -167,7 +167,7 @@ def test_winograd_transforms_few_filters_at_a_time_where_all_leave_the_cache(siz
         assert outputs == tile.OUTPUTS
 
 
-def test_winograd_has_no_tiles_that_do_the_same():
+def test_winograd_leaves_out_tiles_that_do_the_same():
     tile = Tile(HELD=2**12, OUTPUTS=4)
     for direction in DIRECTIONS:
         problem = REGISTRY.problem(f"conv/n2c19h22w31k70r3s3pad1/f32/nchw/{direction}")
@@ -190,7 +190,7 @@ def test_elements_are_divided_and_joined(count):
 
 
 @pytest.mark.parametrize("pad", ["3", "1-1x3-3", "3-0x0-3"])
-def test_winograd_leaves_out_what_no_tile_meets(direction, pad):
+def test_winograd_is_right_where_no_tile_reads_the_edges_of_an_image(direction, pad):
     for layout, threads in product(LAYOUTS, (1, 3)):
         problem = f"conv/n2c5h4w10k3r3s3pad{pad}/f32/{layout}/{direction}"
         assert not failures(problem, "conv/cpu.winograd", "conv/cpu.winograd4", threads=threads), (layout, threads)
@@ -200,7 +200,7 @@ def executed(name, problem):
     return REGISTRY.kernels[f"conv/cpu.{name}"].executed_flop(REGISTRY.problem(problem))
 
 
-def test_winograd_executes_fewer_operations_by_what_its_tiles_save(direction):
+def test_winograd_executes_fewer_operations_by_the_factor_of_its_tiles(direction):
     layer = f"conv/n64c512h48w48k512r3s3pad1/f32/nchw/{direction}"
     for name, saved in (("winograd", 9 * 4 / 16), ("winograd4", 9 * 16 / 36)):
         ratio = REGISTRY.problem(layer).flop / executed(name, layer)
@@ -217,12 +217,12 @@ def test_winograd_counts_the_operations_of_its_transforms():
 
 
 @pytest.mark.parametrize("side", [7, 13, 4 * LANES - 1, 4 * LANES + 3])
-def test_rows_between_zeros_leave_those_of_other_threads_alone(side):
+def test_a_thread_surrounds_only_its_own_rows_with_zeros(side):
     problem = REGISTRY.problem(f"conv/n1c2h{side}w{side}k1r3s3pad1/f32/nchw/fprop")
     g = tiling(problem, 4, LANES)
     row, source = g.phases * g.columns, np.arange(2.0 * side * side, dtype="f4") + 1
     image, scratch = np.full(2 * g.rows * row, np.nan, "f4"), np.empty(2 * g.phases * (g.columns + LANES), "f4")
-    start, stop = 3, g.rows + 4  # the last has elements
+    start, stop = 3, g.rows + 4  # the last row has elements
     winograd.padded(image, source, scratch, g, start, stop)
     assert np.isnan(image[: start * row]).all()
     assert np.isnan(image[stop * row :]).all()
@@ -237,7 +237,7 @@ def test_rows_between_zeros_leave_those_of_other_threads_alone(side):
 @pytest.mark.parametrize("side", [7, 9, 4 * LANES + 3])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("first", [0, 1])
-def test_planes_leave_lines_of_other_threads_alone(layout, side, first):
+def test_a_thread_writes_only_its_own_lines_of_planes(layout, side, first):
     problem = REGISTRY.problem(f"conv/n1c3h{side}w{side}k1r3s3pad1/f32/{layout}/fprop")
     g = tiling(problem, 4, LANES)
     plane, *strides = planes.strides(g, g.down)
@@ -254,6 +254,6 @@ def test_planes_leave_lines_of_other_threads_alone(layout, side, first):
     written = np.add.outer(np.arange(36) * plane, np.add.outer(inputs * strides[0], tiles * strides[1]))
     assert not np.isnan(v[written]).any()
     if g.channels_last:
-        written = written[:, :1] + np.arange(strides[1])[:, None]  # lines are written to their ends
+        written = written[:, :1] + np.arange(strides[1])[:, None]  # lines are written in full
     v[written] = np.nan
     assert np.isnan(v).all()

@@ -46,7 +46,7 @@ PROVIDERS = ("numba", "numpy", "scipy", "openblas")
 
 
 @pytest.mark.parametrize("sizes", dict.fromkeys(problem.split("/")[1] for problem in PROBLEMS))
-def test_every_cpu_kernel_is_right_or_says_why_not(sizes):
+def test_every_cpu_kernel_is_right_or_gives_a_reason(sizes):
     known = [k for k in REGISTRY.kernels.values() if k.device == "cpu" and k.provider in PROVIDERS]
     for problem in (REGISTRY.problem(text) for text in PROBLEMS if text.split("/")[1] == sizes):
         kernels = [k.id for k in known if k.op == problem.op and k.outside(problem) is None]
@@ -91,7 +91,7 @@ def test_imatcopy_declares_the_memory_that_it_touches(m, n):
     assert int(out.stdout) == pytest.approx(kernel.library_scratch(problem), abs=2e6)
 
 
-def test_imatcopy_is_out_of_memory_where_it_would_end_the_process():
+def test_imatcopy_is_refused_if_its_allocation_would_end_the_process():
     tall = REGISTRY.problem("transpose/m10000000n1/f32/in")
     assert REGISTRY.kernels[IMATCOPY].library_scratch(tall) == 4 * 10**14  # more than there are addresses
     with pytest.raises(MemoryError, match="imatcopy allocates 4e\\+05 GB by itself"):
@@ -99,7 +99,7 @@ def test_imatcopy_is_out_of_memory_where_it_would_end_the_process():
 
 
 @pytest.mark.parametrize(("name", "flags"), [("sgemm", (True, False)), ("sgemm_colmajor", (False, True))])
-def test_nt_of_scipy_is_the_call_that_its_label_has(name, flags, monkeypatch):
+def test_nt_of_scipy_is_the_call_that_its_label_names(name, flags, monkeypatch):
     calls = []
     monkeypatch.setattr("scipy.linalg.blas.sgemm", lambda *arguments: calls.append(arguments))
     set_up("gemm/m3n5k7/f32/NT", f"gemm/scipy.{name}", threads=1)[0]()
@@ -111,7 +111,7 @@ def test_nt_of_scipy_is_the_call_that_its_label_has(name, flags, monkeypatch):
 @pytest.mark.parametrize("name", ["sgemm", "sgemm_colmajor"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_scipy_gemm_makes_no_copies(name, layout):
-    # f2py copies what it cannot pass on: then the result would not land in C, and memory would grow by an operand.
+    # f2py copies arrays that it cannot pass: the result would not be in C, and memory would grow by an operand.
     launch, operands, *_ = set_up(f"gemm/m300n200k400/f32/{layout}", f"gemm/scipy.{name}", threads=1)
     launch()
     operands.poison()
@@ -149,13 +149,13 @@ def torch():
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("words", ["", "/dil1x2", "/g2"])
-def test_it_is_right_in_every_direction_and_layout(torch, layout, direction, words):
+def test_conv2d_of_pytorch_is_right_in_every_direction_and_layout(torch, layout, direction, words):
     for sizes in SIZES:
         assert not failures(f"conv/{sizes}/f32/{layout}/{direction}{words}", KERNEL), sizes
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-def test_bfloat16_is_right(torch, layout, direction):
+def test_conv2d_of_pytorch_is_right_in_bfloat16(torch, layout, direction):
     refused = direction != "fprop" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
     for sizes in SIZES:
         (measured,) = verified(f"conv/{sizes}/bf16/{layout}/{direction}", KERNEL)
@@ -168,7 +168,7 @@ def test_bfloat16_is_right(torch, layout, direction):
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_products_are_right(torch, dtype, layout):
+def test_products_of_pytorch_are_right(torch, dtype, layout):
     options = ("", "/beta1", "/alpha0.5/beta-2", "/batch3", "/beta1/batch3", "/lda+3/ldb+1/ldc+5")
     for sizes, words in product(("m65n33k31", "m1n70k257", "m128n96k64"), options):
         (measured,) = verified(f"gemm/{sizes}/{dtype}/{layout}{words}", PRODUCT)
@@ -177,7 +177,7 @@ def test_products_are_right(torch, dtype, layout):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_products_of_integers_are_right(torch, layout):
+def test_integer_products_of_pytorch_are_right(torch, layout):
     for sizes, words in product(("m65n33k31", "m2n70k257", "m128n96k64", "m33n2k1030"), ("", "/lda+3/ldb+1")):
         (measured,) = verified(f"gemm/{sizes}/s8.s32/{layout}{words}", "gemm/torch.int_mm")
         assert measured.status == "ok", f"{sizes}{words}: {measured.reason}"
@@ -185,14 +185,14 @@ def test_products_of_integers_are_right(torch, layout):
     assert not failures("gemm/m1n1k5/s8.s32/NN", "gemm/torch.int_mm")
 
 
-def test_a_product_tells_what_ran(torch):
+def test_a_product_of_pytorch_records_the_library_that_ran(torch):
     blas = r"PyTorch's BLAS, \w+( [\d.]+)?"
-    for dtype, ran in (("f32", blas), ("bf16", f"({ONEDNN}|{blas})")):  # oneDNN's needs instructions for it
+    for dtype, ran in (("f32", blas), ("bf16", f"({ONEDNN}|{blas})")):  # oneDNN's product needs instructions for bf16
         (measured,) = verified(f"gemm/m128n96k64/{dtype}/NT", PRODUCT)
         assert re.search(ran + "$", measured.versions), measured.versions
 
 
-def test_a_product_with_alpha_or_beta_tells_what_its_own_call_ran(torch, monkeypatch):
+def test_the_library_of_a_product_with_beta_is_determined_by_its_own_call(torch, monkeypatch):
     calls = []
     monkeypatch.setattr(torch.Tensor, "addmm_", lambda *_, **__: calls.append("addmm_"))
     monkeypatch.setattr("kernelmark.kernels._torch.implementation", lambda launch, *_: launch())
@@ -200,20 +200,20 @@ def test_a_product_with_alpha_or_beta_tells_what_its_own_call_ran(torch, monkeyp
     assert calls == ["addmm_"]
 
 
-def test_rows_tell_what_onednn_ran(torch, capfd):
+def test_rows_record_what_onednn_ran(torch, capfd):
     if not torch.backends.mkldnn.is_available():
         pytest.skip("this PyTorch has no oneDNN")
     for direction in DIRECTIONS:
         (measured,) = verified(f"conv/n1c32h56w56k64r3s3pad1/f32/nchw/{direction}", KERNEL)
         assert re.search(r"torch [\d.]+\S*;.* oneDNN [\d.]+ [a-z_]+:\w+", measured.versions)
-    # Small one-dimensional convolutions are PyTorch's own, and no implementation of oneDNN's may be named.
+    # PyTorch computes small one-dimensional convolutions itself; no implementation of oneDNN may be named.
     (measured,) = verified("conv/n1c2h1w8k2r1s3/f32/nchw/fprop", KERNEL)
     assert measured.versions.endswith("PyTorch's own loops, not oneDNN")
     assert capfd.readouterr().out == ""
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_threads_hold_whatever_another_kernel_has_set(torch, threads):
+def test_a_launch_sets_its_threads_after_another_kernel_has_changed_them(torch, threads):
     problem = "conv/n1c8h16w16k8r3s3/f32/nchw/fprop"
     (launch, *_), (other, *_) = (set_up(problem, KERNEL, count) for count in (threads, 3 - threads))
     other()
@@ -222,7 +222,7 @@ def test_threads_hold_whatever_another_kernel_has_set(torch, threads):
     assert torch.get_num_threads() == threads
 
 
-def test_what_c_code_prints_is_caught_and_what_follows_is_not(capfd):
+def test_output_of_c_code_is_captured_and_later_output_is_not(capfd):
     from kernelmark.kernels._torch import _printed
 
     def fail():
@@ -255,12 +255,12 @@ def test_threads_pay_on_large_problems_and_not_on_tiny_ones(compiled):
     assert answers == [False, True]
 
 
-def test_threads_are_taken_where_numba_has_no_multiply_adds_to_measure(monkeypatch):
+def test_threads_are_used_if_numba_has_no_multiply_adds_to_measure(monkeypatch):
     monkeypatch.setattr(_worth, "rates", Mock(side_effect=Unsupported("no fused multiply-add")))
     assert PAYS(REGISTRY.problem(TINY), 2, False)
 
 
-def test_a_launch_measured_on_a_busy_machine_leaves_a_large_problem_its_threads(monkeypatch):
+def test_a_slow_launch_on_a_busy_machine_leaves_a_large_problem_its_threads(monkeypatch):
     rates()
     monkeypatch.setattr(_worth, "_time_s", lambda launch: 1.0)
     launch_s.cache_clear()
@@ -272,14 +272,14 @@ def test_a_launch_measured_on_a_busy_machine_leaves_a_large_problem_its_threads(
 
 
 @pytest.mark.parametrize(("pay", "expected"), [(True, 3), (False, 1)])
-def test_a_kernel_is_set_up_for_one_thread_where_several_do_not_pay(pay, expected, monkeypatch):
+def test_a_kernel_is_set_up_for_one_thread_if_several_do_not_pay(pay, expected, monkeypatch):
     monkeypatch.setattr(_worth, "pays", lambda problem, threads, compiled: pay)
-    taken = []
+    thread_counts = []
 
     @threads_that_pay()
     def set_up(problem, x):
-        taken.append(x.threads)
+        thread_counts.append(x.threads)
         return lambda: None
 
     set_up(REGISTRY.problem(TINY), SimpleNamespace(threads=3))
-    assert taken == [expected]
+    assert thread_counts == [expected]

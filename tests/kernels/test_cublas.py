@@ -32,7 +32,7 @@ OPTIONS = ("", "/beta1", "/alpha0.5/beta2/batch3", "/lda+3/ldb+1/ldc+5", "/batch
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.id)
-def test_cublas_is_asked_for_the_problem(kernel, options):
+def test_cublas_is_called_with_the_problem(kernel, options):
     for dtype in kernel.domain["dtype"]:
         for layout in LAYOUTS:
             problem = REGISTRY.problem(f"gemm/m5n7k4/{dtype}/{layout}{options}")
@@ -54,7 +54,7 @@ def test_cublas_is_asked_for_the_problem(kernel, options):
     ],
 )
 @pytest.mark.parametrize("kernel", GROUPED, ids=lambda kernel: kernel.id)
-def test_groups_are_multiplied_each_by_its_own_b(kernel, options):
+def test_each_group_is_multiplied_by_its_own_b(kernel, options):
     for dtype, layout in itertools.product(("f64", "f32", "f16", "bf16"), kernel.domain["layout"]):
         problem = REGISTRY.problem(f"gemm/m7n8k16/{dtype}/{layout}/{options}")
         operands = HostOperands(problem)
@@ -66,7 +66,7 @@ def test_groups_are_multiplied_each_by_its_own_b(kernel, options):
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.id)
-def test_nt_is_the_call_that_its_label_has(kernel):
+def test_nt_is_the_call_that_the_label_names(kernel):
     problem = REGISTRY.problem(f"gemm/m5n7k4/{kernel.domain['dtype'][0]}/NT")
     ops = kernel.setup(problem, HostOperands(problem, kernel.order)).args[1:3]
     names = {number: f"OP_{name}" for name, number in _cublas.OP.items()}
@@ -74,7 +74,7 @@ def test_nt_is_the_call_that_its_label_has(kernel):
     assert ops == ((_cublas.OP["N"], _cublas.OP["T"]) if kernel.order == "F" else (_cublas.OP["T"], _cublas.OP["N"]))
 
 
-def test_an_nvmath_that_refuses_the_other_packages_leaves_cublas_to_ctypes(tmp_path, monkeypatch):
+def test_cublas_is_called_by_ctypes_if_nvmath_refuses_the_installed_packages(tmp_path, monkeypatch):
     (tmp_path / "nvmath").mkdir()
     (tmp_path / "nvmath" / "__init__.py").write_text("raise RuntimeError('cuda-core 0.3 is required')")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -91,7 +91,7 @@ CUPY = REGISTRY.kernels["gemm/cupy.matmul"]
 
 
 class Gpu(Cpu):
-    """Has operands in the types in which a GPU has them."""
+    """Holds operands in the types of a GPU."""
 
     dtype = Cuda.dtype
 
@@ -100,7 +100,7 @@ class Gpu(Cpu):
 
 
 class CuPy(ModuleType):
-    """Stands for CuPy 14: multiplies arrays of one floating type; counts what it copies first, of which C is a part."""
+    """Stands in for CuPy 14: multiplies arrays of one floating type, and counts the bytes that it copies first."""
 
     copied_bytes = 0
 
@@ -108,15 +108,15 @@ class CuPy(ModuleType):
         assert a.dtype == b.dtype == out.dtype
         assert a.dtype in [numpy_dtype(dtype) for dtype in CUPY.domain["dtype"]]
         for array in (a, b, out):
-            may_be_turned = array.ndim == 2 and array is not out
-            if not (array.flags.c_contiguous or (may_be_turned and array.flags.f_contiguous)):
+            may_be_transposed = array.ndim == 2 and array is not out
+            if not (array.flags.c_contiguous or (may_be_transposed and array.flags.f_contiguous)):
                 self.copied_bytes += array.nbytes
         out[...] = a.astype(np.float64) @ b.astype(np.float64)
 
 
 @pytest.mark.parametrize("sizes", ["m5n7k4", "m1n7k4", "m5n1k1", "m1n1k1"])
 @pytest.mark.parametrize("options", ["", "/batch3", "/lda+3/ldb+1/ldc+5", "/batch2/lda+1"])
-def test_cupy_is_asked_for_the_problem_and_what_it_copies_is_counted(sizes, options, monkeypatch):
+def test_cupy_is_called_with_the_problem_and_its_copies_are_counted(sizes, options, monkeypatch):
     for dtype, layout in itertools.product(CUPY.domain["dtype"], LAYOUTS):
         problem = REGISTRY.problem(f"gemm/{sizes}/{dtype}/{layout}{options}")
         if CUPY.refuses(problem):
@@ -135,13 +135,13 @@ def test_cupy_is_asked_for_the_problem_and_what_it_copies_is_counted(sizes, opti
 
 LT = {k.name: k for k in REGISTRY.kernels.values() if k.provider == "cublaslt"}
 NT = "gemm/m5n7k4/f32/NT"
-#: Storage types, and the numerics of each but for those on request.
+#: The default numerics of storage types.
 DTYPES = {"f32": "fp32", "f16.f32": "f16", "bf16": "bf16", "e4m3.f32": "e4m3", "s8.s32": "exact"}
 
 
 @pytest.fixture
 def lt(monkeypatch):
-    """Stand-in for the bindings; what was made of it is forgotten at the end."""
+    """A stand-in for the bindings; caches of its objects are cleared at the end."""
     library = CublasLt()
     monkeypatch.setattr(_cublaslt, "api", lambda: library)
     yield library
@@ -156,19 +156,19 @@ def set_up(name, problem):
     return LT[name].setup(parsed, operands), operands
 
 
-def test_there_is_a_kernel_for_what_the_heuristic_chooses_and_one_for_each_algorithm():
+def test_the_heuristics_choice_and_each_algorithm_have_a_kernel():
     assert list(LT) == ["heuristic", "heuristic_tf32", *(f"algo_{i}" for i in range(20))]
     assert {name for name, k in LT.items() if k.on_request} == {f"algo_{i}" for i in range(20)}
 
 
-def test_without_the_bindings_they_are_unavailable():
+def test_kernels_of_cublaslt_need_its_bindings():
     assert {k.modules for k in LT.values()} == {("cupy", "nvmath.bindings")}
     assert EXTRAS["nvmath.bindings"] == "gpu"
 
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("name", ["heuristic", "heuristic_tf32", "algo_1"])
-def test_cublaslt_is_asked_for_the_problem(name, options, lt):
+def test_cublaslt_is_called_with_the_problem(name, options, lt):
     for dtype in LT[name].domain["dtype"]:
         if dtype == "s8.s32" and "beta" in options:
             continue
@@ -179,7 +179,7 @@ def test_cublaslt_is_asked_for_the_problem(name, options, lt):
     assert {number for number, _, _ in lt.ran} == {1 if name == "algo_1" else 0}
 
 
-def test_numerics_and_the_type_of_sums_belong_together(lt):
+def test_the_compute_type_follows_from_the_numerics(lt):
     problems = {dtype: REGISTRY.problem(f"gemm/m5n7k4/{dtype}/NT") for dtype in DTYPES}
     numerics = {dtype: LT["heuristic"].numerics_for(problem) for dtype, problem in problems.items()}
     assert numerics == DTYPES
@@ -191,7 +191,7 @@ def test_numerics_and_the_type_of_sums_belong_together(lt):
         assert lt.ran[-1][2] == 72
 
 
-def test_the_heuristic_is_asked_for_one_algorithm_or_for_all_with_a_workspace_of_32_mib(lt):
+def test_one_or_all_algorithms_are_requested_with_a_workspace_of_32_mib(lt):
     for name in ("heuristic", "algo_0", "algo_1"):
         set_up(name, NT)
     assert [query["most"] for query in lt.queries] == [1, 20]
@@ -206,7 +206,7 @@ def test_slices_of_k_are_summed_in_32_bits(dtype, mask, lt):
     assert lt.queries[0]["REDUCTION_SCHEME_MASK"] == mask
 
 
-def test_an_algorithm_gets_the_workspace_that_it_asked_for_and_no_more(lt):
+def test_an_algorithm_gets_exactly_the_workspace_that_it_requested(lt):
     lt.algorithms = (0, 65)
     assert set_up("algo_0", NT)[1].buffers == []
     launch, operands = set_up("algo_1", NT)
@@ -229,7 +229,7 @@ def test_a_number_beyond_the_list_is_unsupported(algorithms, reason, lt):
         set_up(f"algo_{len(algorithms)}", NT)
 
 
-def test_a_problem_that_the_library_does_not_support_is_unsupported_and_another_error_is_not(lt):
+def test_only_the_status_for_an_unsupported_problem_makes_it_unsupported(lt):
     lt.status = 15
     with pytest.raises(cublaslt.Unsupported, match="lists no algorithm"):
         set_up("heuristic", NT)
@@ -256,8 +256,8 @@ def test_the_settings_of_the_algorithm_are_the_rows_tunables(lt):
 
 @pytest.mark.parametrize("options", ["", "/alpha2/beta0.5/lda+3/ldb+1/ldc+5"])
 @pytest.mark.parametrize("dtype", ["e4m3.f32", "e4m3.bf16"])
-def test_scales_of_blocks_are_those_of_the_problem(dtype, options, lt):
-    """Three blocks of k and two of columns, of which the last ones end early; other operands have other scales."""
+def test_scales_of_blocks_are_passed_to_cublaslt(dtype, options, lt):
+    """There are three blocks of k and two of columns, the last of each partial; other operands have other scales."""
     problem = REGISTRY.problem(f"gemm/m132n140k300/{dtype}/NT{options}/scale-blocks")
     _, others = set_up("heuristic", problem.id)
     launch, operands = set_up("heuristic", problem.id)
@@ -276,7 +276,7 @@ def test_a_library_without_scales_of_blocks_is_unsupported_in_one_line(lt):
     set_up("heuristic", "gemm/m8n8k16/e4m3.f32/NT/scale-blocks")
 
 
-def test_the_version_is_the_librarys(lt):
+def test_the_version_is_that_of_the_library(lt):
     assert re.fullmatch(r"cublaslt 13\.0\.2 by nvmath", _cublaslt.version(None))
 
 
@@ -298,7 +298,7 @@ class Lab(HostOperands):
         self.launched = []
 
     def run(self, kernel_id):
-        """Set up and launch twice: what one launch leaves must not change the next."""
+        """Set up and launch twice: one launch must not change the result of the next."""
         launch = REGISTRY.kernels[kernel_id].setup(self.problem, self)
         launch()
         if "c" in self.before:
@@ -331,7 +331,7 @@ def blas(monkeypatch):
 @pytest.mark.parametrize("options", ["", "/alpha0.5/beta2"])
 @pytest.mark.parametrize("shape", ["m5n7k4", "m3n6k6", "m1n1k1", "m2n1k9"])
 @pytest.mark.parametrize("kernel_id", TRANSPOSING)
-def test_transposing_first_is_the_product_and_leaves_the_inputs(kernel_id, shape, options):
+def test_transposing_first_gives_the_product_and_keeps_the_inputs(kernel_id, shape, options):
     lab = Lab(f"gemm/{shape}/f32/NT{options}")
     lab.run(kernel_id)
     assert lab.complaint("fp32") is None
@@ -346,7 +346,7 @@ def test_transposing_first_is_the_product_and_leaves_the_inputs(kernel_id, shape
         ("inplace", "m5n8k8", ["vectorised_inplace transpose/m8n8/f32/in"] * 2, 0),
     ],
 )
-def test_each_strategy_transposes_b_as_it_says(name, sizes, launched, scratch_bytes):
+def test_each_strategy_transposes_b_by_its_own_launches(name, sizes, launched, scratch_bytes):
     lab = Lab(f"gemm/{sizes}/f32/NT")
     lab.run(f"gemm/cublas.{name}")
     assert (lab.launched, lab.scratch_bytes) == ([f"transpose/cuda.{words}" for words in launched], scratch_bytes)
@@ -354,14 +354,14 @@ def test_each_strategy_transposes_b_as_it_says(name, sizes, launched, scratch_by
 
 @pytest.mark.parametrize("alpha", ["", "/alpha-0.01", "/alpha0"])
 @pytest.mark.parametrize("shape", ["m5n7k4", "m1n1k1"])
-def test_two_steps_are_the_update(shape, alpha):
+def test_two_steps_give_the_update(shape, alpha):
     lab = Lab(f"gemm/{shape}/f32/TN{alpha}/beta1")
     lab.run(TWO_STEP)
     assert lab.complaint("fp32") is None
     assert lab.scratch_bytes == lab.problem.m * lab.problem.n * F32
 
 
-def test_the_seed_suite_sets_every_strategy_of_every_provider_side_by_side():
+def test_every_strategy_of_every_provider_takes_the_founding_problem():
     founding = REGISTRY.problem("gemm/m1024n2048k26752/f32/NT")
     taken = {k.id for k in REGISTRY.kernels.values() if k.op == "gemm" and k.refuses(founding) is None}
     cpu = {"gemm/numpy.matmul", "gemm/scipy.sgemm", "gemm/numpy.tnn", "gemm/openblas.tnn", "gemm/openblas.inplace"}
@@ -372,7 +372,7 @@ def _operands(problem):
     return Operands(OperandSet(REGISTRY.problem(problem), Cpu()), "C", Cpu(), 1, ScratchBuffers(Cpu()))
 
 
-def test_a_kernel_launches_another_on_arrays_of_its_choice(registry):
+def test_a_kernel_launches_another_on_given_arrays(registry):
     seen = []
 
     def set_up(problem, x):
@@ -381,17 +381,17 @@ def test_a_kernel_launches_another_on_arrays_of_its_choice(registry):
 
     kernel("transpose", name="mine", provider="p", device="cpu", numerics="exact")(set_up)
     x = _operands("gemm/m2n3k4/f32/NT")
-    turned = x.scratch((4, 3), "f32")
+    transposed = x.scratch((4, 3), "f32")
     x.b[...] = np.arange(12).reshape(3, 4)
-    x.launch("transpose/p.mine", "transpose/m3n4/f32/out", a=x.b, b=turned)()
-    assert np.array_equal(turned, x.b.T)
+    x.launch("transpose/p.mine", "transpose/m3n4/f32/out", a=x.b, b=transposed)()
+    assert np.array_equal(transposed, x.b.T)
     ((problem, a, b, threads, scratch),) = seen
     assert (problem, threads, scratch) == ("transpose/m3n4/f32/out", 1, (2, 3))
     assert a is x.b
-    assert b is turned
+    assert b is transposed
 
 
-def test_what_the_other_kernel_refuses_is_unsupported(monkeypatch):
+def test_a_refusal_of_the_launched_kernel_is_unsupported(monkeypatch):
     monkeypatch.setattr("kernelmark.bench.measure.launch.present_limits", lambda: H100)
     x = _operands("gemm/m2n3k4/f32/NT")
     with pytest.raises(Unsupported, match="square"):
@@ -402,7 +402,7 @@ SCIPY_TWO_STEP = "gemm/scipy.two_step"
 
 
 @pytest.mark.parametrize(("dtype", "size"), [("f32", 4), ("f64", 8)])
-def test_two_steps_of_scipy_are_the_update_and_keep_the_gradient_in_scratch(dtype, size):
+def test_two_steps_of_scipy_give_the_update_with_the_gradient_in_scratch(dtype, size):
     sizes = ((1, 1, 1), (31, 33, 17), (127, 1, 3), (1, 64, 129))
     for (m, n, k), alpha in itertools.product(sizes, ("", "/alpha-0.01", "/alpha0")):
         (measured,) = verified(f"gemm/m{m}n{n}k{k}/{dtype}/TN{alpha}/beta1", SCIPY_TWO_STEP)

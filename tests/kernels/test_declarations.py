@@ -39,7 +39,7 @@ def plans(op, name, problem):
 
 
 def spans(width, blocks, length):
-    """Whether that many blocks cover `length`, and one less does not."""
+    """Return whether this number of blocks covers `length`, and one block less does not."""
     return (blocks - 1) * width < length <= blocks * width
 
 
@@ -64,7 +64,7 @@ def test_gemm_plans_cover_c_and_no_block_is_idle(m, n, k):
             assert (spans(wide, x, across), spans(high, y, down), z) == (True, True, 3)
 
 
-def test_gemm_arguments_are_sizes_then_scalars_then_leading_dimensions_then_strides():
+def test_gemm_arguments_are_sizes_scalars_leading_dimensions_and_strides_in_this_order():
     (call,) = plans("gemm", "naive", "m5n7k3/f32/TN/alpha0.5/beta2/batch2/lda+1/ldc+4")
     assert call.args == ("a", "b", "c", 5, 7, 3, 0.5, 2.0, 6, 7, 11, 3 * 6, 3 * 7, 5 * 11)
     assert all(isinstance(stride, np.int64) for stride in call.args[-3:])
@@ -83,19 +83,19 @@ def test_transposition_plans_cover_the_matrix_and_no_block_is_idle(m, n):
 )
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.usefixtures("cuda_compiler")
-def test_every_kernel_compiles_without_spills_or_a_loss_and_takes_what_its_plan_hands_over(name, arch, monkeypatch):
-    """Every tile on Hopper and on the kernel's oldest architecture, elsewhere the tile that a run takes.
+def test_every_kernel_compiles_without_spills_or_warnings_and_takes_its_plans_arguments(name, arch, monkeypatch):
+    """Compile every tile for Hopper and for the kernel's oldest architecture, and the default tile for the others.
 
     A tile bounds the registers of a thread by the same number on all architectures.
     """
     kernel = KERNELS[name]
     cubins = []
 
-    def noted(source, entries, for_, name):
+    def recording(source, entries, for_, name):
         cubins.append(compile_cubin(source, entries, "sm_86" if for_ == "sm_89" else for_, name))
         return cubins[-1]
 
-    monkeypatch.setattr(inspect, "compile_cubin", noted)
+    monkeypatch.setattr(inspect, "compile_cubin", recording)
     if not kernel.runs_on(arch):
         pytest.skip(f"{name} does not run on {arch}")
     if arch in (ARCH, next(filter(kernel.runs_on, ARCHS))):
@@ -105,7 +105,7 @@ def test_every_kernel_compiles_without_spills_or_a_loss_and_takes_what_its_plan_
         taken = next(problem for problem in problems if not kernel.refuses(problem, occupancy.typical(arch)))
         rows = inspect.tile_rows(kernel, taken, (arch,))
     for row in rows:
-        if not kernel.spills:  # a declaration that allows it has the reason
+        if not kernel.spills:  # a declaration that allows spills gives the reason
             assert (row.spill_bytes, row.stack_bytes) == (0, 0), row.entry
         assert row.blocks_per_sm > 0, row.entry
     assert cubins
@@ -141,7 +141,7 @@ VARIANTS = {
     ],
     "gemm/cuda.async_fused": [f"gemm/m4096n4096k64/f32/{words}" for words in ("NT/epi-sigmoid", "TN/epi-update")],
     "gemm/cuda.skinny": [
-        f"gemm/m{m}n4096k{k}/{dtype}/{layout}"  # of as many rows as take the most registers
+        f"gemm/m{m}n4096k{k}/{dtype}/{layout}"  # with the numbers of rows that take the most registers
         for m, k, dtype, layout in product((12, 16), (4096, 4095), ("f32", "bf16"), ("NT", "NN"))
     ],
     **{
@@ -170,7 +170,7 @@ def test_no_variant_spills_on_hopper_or_on_the_oldest_architecture(name):
 
 @pytest.mark.long
 @pytest.mark.usefixtures("cuda_compiler")
-def test_machine_code_for_sm_89_is_that_for_sm_86():
+def test_machine_code_for_sm_89_is_the_same_as_for_sm_86():
     texts = (path.read_text() for path in cuda_sources().rglob("*.cu*"))
     limits = {int(number) for text in texts for number in re.findall(r"__CUDA_ARCH__ \S+ (\d+)", text)}
     assert limits
@@ -233,7 +233,7 @@ def taken(cubin, symbol, types):
 
 
 def misfits(cubin, calls):
-    """Return a line for each launch whose arguments are not what the kernel's parameters are."""
+    """Return a line for each launch whose arguments do not fit the kernel's parameters."""
     mismatches, types = [], demangled([cubin.symbols[entry] for entry, _ in calls])
     for (entry, call), kinds in zip(calls, types, strict=True):
         given, expected = list(map(handed_over, call.args)), taken(cubin, cubin.symbols[entry], kinds)
@@ -278,7 +278,7 @@ def pairs(kernel, problem, tunable):
                     yield tile, other
 
 
-#: Problems for tunables that do nothing for the typical one.
+#: Problems for tunables that have no effect on the typical problem.
 OTHERWISE = {
     ("conv/cuda.depthwise", "PIXELS"): "conv/n8c256h56w56k256r3s3pad1/f32/nchw/wgrad/g256",
     ("conv/cuda.depthwise", "KIB"): "conv/n8c256h112w112k256r11s11pad5/f32/nchw/fprop/g256",
@@ -303,7 +303,7 @@ OTHERWISE = {
 
 @cache
 def changed(name, tunable):
-    """The launches under two values of a tunable that differ; None where its value follows from the device alone."""
+    """Return the launches with two values of a tunable, which must differ; None if the device determines the value."""
     kernel, other = TUNABLE_CUDA[name], OTHERWISE.get((name, tunable))
     problem = REGISTRY.problem(other) if other else typical(kernel)
     if len(kernel.values()[tunable]) == 1:
@@ -322,14 +322,14 @@ def test_every_tunable_changes_what_is_launched(name):
 
 
 def code(kernel, wanted, arch):
-    """The digest of the machine code of each entry, compiled together, which takes less than one by one."""
+    """Return the digest of each entry's machine code; compiling all entries together is faster."""
     cubin = compile_cubin(kernel.source, wanted, arch, kernel.id)
     parts = elf_sections(cubin.code)
     sections = {entry: parts[f".text.{symbol}"] for entry, symbol in cubin.symbols.items()}
     return {e: hashlib.sha256(cubin.code[p.offset : p.offset + p.size]).hexdigest() for e, p in sections.items()}
 
 
-#: One kernel of each kind of template, and the tunables that only its launches show.
+#: One kernel of each kind of template.
 COMPILED = tuple(f"gemm/cuda.{name}" for name in ("blocktile2d", "warptile", "async", "mma_tf32", "wgmma_persistent"))
 COMPILED += ("conv/cuda.fft_tiled", "transpose/cuda.tma", "copy/cuda.vectorised", "transpose/cuda.tiled")
 
@@ -337,9 +337,9 @@ COMPILED += ("conv/cuda.fft_tiled", "transpose/cuda.tma", "copy/cuda.vectorised"
 @pytest.mark.long
 @pytest.mark.usefixtures("cuda_compiler")
 def test_every_tunable_that_a_kernel_is_compiled_for_changes_its_machine_code():
-    found_by = {(name, each): changed(name, each) for name in COMPILED for each in TUNABLE_CUDA[name].tunables}
+    launches = {(name, each): changed(name, each) for name in COMPILED for each in TUNABLE_CUDA[name].tunables}
     named = {}  # the first entry that differs, under both values
-    for pair, sides in found_by.items():
+    for pair, sides in launches.items():
         before, after = ([entry for entry, _ in calls] for calls in sides or ((), ()))
         differing = [both for both in zip(before, after, strict=True) if both[0] != both[1]]
         if differing:

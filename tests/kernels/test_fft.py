@@ -1,4 +1,4 @@
-"""Fourier transforms: the reference is the definition, kernels are right, and FFTW's plans are kept."""
+"""Fourier transforms: the reference is the definition, kernels are right, and FFTW's plans are cached."""
 
 import ctypes
 import json
@@ -66,7 +66,7 @@ def test_c2r_of_a_spectrum_is_that_of_its_hermitian_part(h, w):
     problem = REGISTRY.problem(f"fft/b2h{h}w{w}/f64/c2r")
     x = drawn(problem)
     part = x.copy()
-    for column in {0, w // 2} if w % 2 == 0 else {0}:  # which are their own mirror images
+    for column in {0, w // 2} if w % 2 == 0 else {0}:  # columns that mirror themselves
         mirrored = np.roll(x[:, ::-1, column], 1, axis=1) * [1, -1]
         part[:, :, column] = (x[:, :, column] + mirrored) / 2
     references = [problem.reference({"x": values}, np.random.default_rng(0)).values for values in (x, part)]
@@ -122,7 +122,7 @@ def test_a_transform_summed_term_by_term_is_right_and_one_of_19_bits_is_not(poin
 
 @pytest.mark.parametrize(("dtype", "numerics", "bits"), [("f32", "dft", 17), ("f64", "dft64", 45)])
 @pytest.mark.parametrize("words", ["c2c", "r2c", "c2c/inverse"])
-def test_a_long_sum_by_the_definition_is_right_as_such_unlike_one_of_coarse_operands(dtype, numerics, bits, words):
+def test_a_long_sum_by_the_definition_is_right_as_such_and_one_of_coarse_operands_is_not(dtype, numerics, bits, words):
     """The two products of each term are added to one sum, one after the other, which errs most."""
     points, kind = 2048 if words == "r2c" else 1024, {"f32": np.float32, "f64": np.float64}[dtype]
     problem, rng = REGISTRY.problem(f"fft/b8h1w{points}/{dtype}/{words}"), np.random.default_rng(0)
@@ -196,7 +196,7 @@ SMALL = "fft/cuda.small"
         ("b17h1w64/f32/c2c", 2, 128),
     ],
 )
-def test_real_transforms_go_two_by_two_and_rows_fill_tiles(problem, blocks, threads):
+def test_real_transforms_are_computed_in_pairs_and_rows_fill_tiles(problem, blocks, threads):
     ((_, call),) = chosen(SMALL, f"fft/{problem}").calls
     assert (call.grid, call.block) == (blocks, threads)
 
@@ -273,7 +273,7 @@ def compiled_part(tmp_path_factory):
 
 
 @pytest.fixture
-def stood_in(compiled_part, monkeypatch):
+def cupy_stand_in(compiled_part, monkeypatch):
     from kernelmark.kernels.fft import cufft
 
     modules = {name: ModuleType(name) for name in ("cupy", "cupy.cuda", "cupy.cuda.cufft")}
@@ -288,7 +288,7 @@ def stood_in(compiled_part, monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
-def test_cufft_is_asked_for_the_problem(dtype, kind, stood_in):
+def test_cufft_is_called_with_the_problem(dtype, kind, cupy_stand_in):
     for b, h, w in SIZES:
         problem = REGISTRY.problem(f"fft/b{b}h{h}w{w}/{dtype}/{kind}")
         launch, operands, draw, scratch = set_up(problem.id, KERNEL.id, threads=1)
@@ -300,7 +300,7 @@ def test_cufft_is_asked_for_the_problem(dtype, kind, stood_in):
         assert scratch.nbytes == (problem.operands()[0].nbytes if kind == "c2r" else 0), problem.id
 
 
-def test_the_row_tells_the_work_area_and_the_version(stood_in):
+def test_the_work_area_and_the_version_of_cufft_are_recorded(cupy_stand_in):
     problem = REGISTRY.problem("fft/b2h4w6/f32/r2c")
     assert KERNEL.library_scratch(problem) == 96
     assert KERNEL.library_version(problem) == "cufft 12.0.4"
@@ -308,7 +308,7 @@ def test_the_row_tells_the_work_area_and_the_version(stood_in):
 
 @pytest.fixture
 def wisdom(tmp_path, monkeypatch):
-    """Begins a process anew, as far as FFTW's memory goes."""
+    """Return a function that makes FFTW forget its plans, as a new process does."""
 
     def begin():
         pyfftw.forget_wisdom()
@@ -337,7 +337,7 @@ def test_a_plan_is_new_once_and_found_by_later_processes(wisdom):
     assert facts(n=100)["wisdom"] == facts(inverse=True)["wisdom"] == "new"
 
 
-def test_what_cannot_be_planned_in_time_says_so_and_is_not_tried_again(wisdom, monkeypatch):
+def test_a_plan_that_takes_too_long_is_an_estimate_and_is_not_tried_again(wisdom, monkeypatch):
     monkeypatch.setattr(fftw, "PLANNING_S", 1e-6)
     assert facts(n=4096) == {"rigour": "FFTW_ESTIMATE", "wisdom": "none"}
     monkeypatch.setattr(fftw, "PLANNING_S", 60.0)  # a busy machine plans slowly
@@ -359,13 +359,13 @@ def test_a_damaged_file_is_ignored_and_replaced(text, wisdom, tmp_path):
     assert [part[:5] for part in json.loads(file.read_text())] == ["(fftw"] * 3
 
 
-def test_a_folder_that_refuses_costs_only_time(wisdom, tmp_path):
+def test_plans_are_made_without_a_cache_that_can_be_written(wisdom, tmp_path):
     (tmp_path / "cache").write_text("a file in the folder's place")
     wisdom()
     assert facts() == {"rigour": "FFTW_MEASURE", "wisdom": "new"}
 
 
-def test_what_another_process_wrote_meanwhile_is_kept(wisdom, tmp_path):
+def test_plans_that_another_process_wrote_meanwhile_are_kept(wisdom, tmp_path):
     other = wisdom()
     wisdom()
     facts(n=96)
@@ -387,7 +387,7 @@ for n in range(int(sys.argv[1]), int(sys.argv[1]) + 8):
 """
 
 
-def test_processes_at_once_leave_a_whole_file(wisdom, tmp_path):
+def test_processes_that_write_at_the_same_time_leave_a_whole_file(wisdom, tmp_path):
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     writers = [subprocess.Popen([sys.executable, "-c", LEARN, str(first)], env=env) for first in (10, 20, 30)]
     assert [writer.wait(60) for writer in writers] == [0, 0, 0]
@@ -406,7 +406,7 @@ def test_the_file_belongs_to_this_pyfftw_and_this_cpu(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_plans_transform_what_their_arrays_hold_later(threads, wisdom):
+def test_plans_transform_the_later_contents_of_their_arrays(threads, wisdom):
     source, target = np.empty((3, 8, 6, 2), "f4"), np.empty((3, 8, 6, 2), "f4")
     planned = fftw.plan(fftw.as_complex(source), fftw.as_complex(target), (1, 2), threads=threads, inverse=True)
     source[...] = np.random.default_rng(0).uniform(-1, 1, source.shape)

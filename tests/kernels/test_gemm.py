@@ -66,7 +66,7 @@ def test_the_checksum_passes_a_right_product_and_finds_one_wrong_element(text, n
     result = _truth(problem, x).astype(numpy_dtype(problem.operands()[2].dtype))
     assert problem.check({"c": result}, reference, numerics).reason is None
     others = [i for i in range(problem.m) if i not in reference.rows]
-    row = min(others, key=lambda i: np.linalg.norm(x["a"][i].astype(np.float64)))  # with the least bound
+    row = min(others, key=lambda i: np.linalg.norm(x["a"][i].astype(np.float64)))  # the row with the least bound
     result[row, 5] += error
     assert f"checksum of c by row[{row}, " in problem.check({"c": result}, reference, numerics).reason
 
@@ -85,10 +85,10 @@ def test_a_dropped_product_exceeds_the_tolerance_and_sequential_rounding_does_no
     assert problem.check({"c": dropped}, reference, numerics).reason is not None
 
 
-# As many bits as truncation must keep to be as exact.
+# The bits that truncation must keep to be as exact as rounding to the numerics.
 @pytest.mark.parametrize(("numerics", "bits"), [("tf32", 10), ("bf16", 8)])
 @pytest.mark.parametrize("k", [16, 1000])
-def test_truncated_operands_pass_as_what_they_are_and_not_as_fp32(numerics, bits, k):
+def test_truncated_operands_pass_with_their_numerics_and_not_as_fp32(numerics, bits, k):
     problem, x, reference = referenced(f"gemm/m128n128k{k}/f32/NT")
     mask = np.uint32((0xFFFFFFFF << (23 - bits)) & 0xFFFFFFFF)
     a, b = ((x[name].copy().view(np.uint32) & mask).view(np.float32).astype(float) for name in "ab")
@@ -112,7 +112,7 @@ def _strassen(a, b, levels):
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize(("size", "levels"), [(64, 1), (512, 4)])
-def test_strassens_algorithm_is_right_as_such_in_all_its_levels(dtype, size, levels, monkeypatch):
+def test_strassens_algorithm_with_all_levels_is_right_as_such(dtype, size, levels, monkeypatch):
     problem, x = drawn(f"gemm/m{size}n{size}k{size}/{dtype}/NN")
     x = {name: np.clip(values, -1, 1) for name, values in x.items()}
     assert problem.halvings == levels
@@ -126,7 +126,7 @@ def test_strassens_algorithm_is_right_as_such_in_all_its_levels(dtype, size, lev
     assert problem.check({"c": coarse.astype(x["a"].dtype) @ x["b"]}, reference, numerics).reason
 
 
-def test_a_large_value_that_strassens_algorithm_spreads_over_a_row_accuses_no_right_product(monkeypatch):
+def test_a_large_value_that_strassens_algorithm_spreads_over_a_row_is_within_the_bound(monkeypatch):
     monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
     problem = REGISTRY.problem("gemm/m512n512k64/f32/NN")
     draw, rng = Draw(problem, 10), np.random.default_rng(10)
@@ -148,7 +148,7 @@ def test_two_edges_share_roundings_so_their_rms_may_vary_more_than_that_of_a_sam
 
 
 @pytest.mark.parametrize("numerics", ["f16", "tf32"])
-def test_sums_truncated_as_tensor_cores_do_pass_as_theirs_and_not_as_fp32(numerics):
+def test_sums_truncated_as_by_tensor_cores_pass_with_their_numerics_and_not_as_fp32(numerics):
     problem, x, reference = referenced("gemm/m48n48k26752/f16.f32/NT")
     a, b = (x[name].astype(np.float64) for name in "ab")
     sums = np.zeros((48, 48), np.float32)
@@ -187,11 +187,11 @@ def test_tolerance_grows_with_reduction_length_and_roundoff():
 
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("k", [3, gemm.MOST_S8])
-def test_integers_are_right_only_to_the_last_one(k, whole, monkeypatch):
+def test_integers_must_be_exact(k, whole, monkeypatch):
     if not whole:
         monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 0)
     problem, x = drawn(f"gemm/m131n65k{k}/s8.s32/NT/lda+1")
-    x["a"][0], x["b"][0] = -128, -128  # the largest sum of k products, and with the next column the least
+    x["a"][0], x["b"][0] = -128, -128  # c[0, 0] is the largest sum of k products, c[0, 1] the least
     x["b"][1] = 127
     reference = problem.reference(x, np.random.default_rng(0))
     right = (x["a"].astype(float) @ x["b"].astype(float).T).astype(np.int32)  # exact below 2^53
@@ -204,7 +204,7 @@ def test_integers_are_right_only_to_the_last_one(k, whole, monkeypatch):
             assert problem.check({"c": wrong}, reference, numerics).reason, place
 
 
-def test_a_wrong_integer_is_named_to_its_last_digit():
+def test_a_wrong_integer_is_reported_with_all_digits():
     problem, x = drawn(f"gemm/m1n1k{gemm.MOST_S8}/s8.s32/NT")
     x["a"][:], x["b"][:] = -128, -128
     reference = problem.reference(x, np.random.default_rng(0))
@@ -261,7 +261,7 @@ def test_only_kernels_that_declare_scales_take_them():
 
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("words", ["", "/alpha-0.5/beta2/batch2", "/epi-update", "/epi-bias-relu", "/scale-blocks"])
-def test_errors_are_in_units_of_the_norm_of_all_that_an_element_is_the_sum_of(words, whole, monkeypatch):
+def test_the_unit_of_errors_is_the_norm_of_the_terms_of_an_element(words, whole, monkeypatch):
     monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 2**29 if whole else 0)
     problem, x, reference = referenced(f"gemm/m131n133k140/{'e4m3.f32' if 'scale' in words else 'f32'}/NT{words}")
     square = {name: values.astype(float) ** 2 for name, values in x.items()}
@@ -279,7 +279,7 @@ def test_errors_are_in_units_of_the_norm_of_all_that_an_element_is_the_sum_of(wo
 @pytest.mark.parametrize(
     ("options", "most"), [("f32/NT", 1), ("f32/NT", 16), ("f16/NN", 4), ("f32/NT/alpha0.125/epi-sigmoid", 30)]
 )
-def test_a_kernel_that_clips_what_it_multiplies_is_wrong(options, most):
+def test_a_kernel_that_clips_its_operands_is_wrong(options, most):
     problem, x, reference = referenced(f"gemm/m64n64k64/{options}")
     clipped = {name: np.clip(values.astype(float), -most, most) for name, values in x.items()}
     for inputs, is_right in ((x, True), (clipped, False)):
@@ -289,7 +289,7 @@ def test_a_kernel_that_clips_what_it_multiplies_is_wrong(options, most):
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "sampled"])
 def test_sums_of_14_bits_pass_with_scales_and_those_of_12_do_not(whole, monkeypatch):
-    """As Hopper adds 32 products at a time: each, and the sum before, cut off that many bits below the largest."""
+    """Hopper adds 32 products at a time: it cuts off each, and the sum before, `bits` bits below the largest."""
     monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 2**29 if whole else 0)
     problem, x, reference = referenced("gemm/m96n160k1024/e4m3.f32/NT/scale-blocks")
     for bits, passes in ((14, True), (12, False)):
@@ -312,7 +312,7 @@ CPU = ("gemm/numpy.matmul", "gemm/numpy.two_step", "gemm/numpy.fused")
 
 
 def _by_definition(problem, x):
-    """C and V of one product, element by element in Python's own numbers."""
+    """Return C and V of one product, computed element by element with Python's numbers."""
     a = x["a"] if problem.op_a == "N" else x["a"].T
     b = x["b"] if problem.op_b == "N" else x["b"].T
     c, v = np.zeros((problem.m, problem.n)), np.zeros((problem.m, problem.n))
@@ -342,7 +342,7 @@ def test_reference_is_the_formula(layout, words):
     assert all(np.allclose(output.values[0], v, rtol=0, atol=1e-14) for output in reference.beside)
 
 
-def test_products_of_a_batch_have_a_bias_and_a_velocity_each():
+def test_each_product_of_a_batch_has_its_own_bias_and_velocity():
     for name, words in (("bias", "epi-bias-relu"), ("v", "epi-update")):
         _, x, whole = referenced(f"gemm/m3n4k5/f64/NT/batch2/{words}")
         single = REGISTRY.problem(f"gemm/m3n4k5/f64/NT/{words}")
@@ -393,9 +393,9 @@ def test_the_baseline_takes_batches():
         assert not failures(f"gemm/m5n7k3/f32/NN/alpha2/batch3/ldc+1/epi-{epilogue}", CPU[0])
 
 
-def test_fused_rows_of_an_update_have_no_gradient_of_all_weights():
+def test_a_fused_update_has_no_scratch_for_the_whole_gradient():
     scratch = {row.kernel: row.scratch_bytes for row in verified("gemm/m1000n9k3/f32/TN/epi-update", *CPU)}
-    assert scratch["gemm/numpy.fused"] == 2 * 2 * 128 * 9 * 4  # 128 rows of x and of room, for each of two threads
+    assert scratch["gemm/numpy.fused"] == 2 * 2 * 128 * 9 * 4  # two buffers of 128 rows for each of two threads
     assert scratch["gemm/numpy.two_step"] == 2 * 1000 * 9 * 4
 
 
@@ -422,7 +422,7 @@ def test_an_update_of_many_weights_is_sampled_and_a_wrong_one_is_named(output, e
 
 
 @pytest.mark.parametrize("epilogue", EPILOGUES)
-def test_two_launches_have_the_tiles_of_one_and_room_for_all_sums(epilogue):
+def test_two_steps_have_the_tiles_of_the_fused_kernel_and_scratch_for_all_sums(epilogue):
     layout = "TN" if epilogue == "update" else "NT"
     problem = f"gemm/m132n72k40/f32/{layout}/batch3/epi-{epilogue}"
     ((_, call),), (first, second) = chosen(FUSED, problem).calls, chosen(TWO_STEP, problem).calls
@@ -439,7 +439,7 @@ def test_layouts_that_no_layer_has_are_refused():
     assert taken == {*((e, ops) for e in EPILOGUES[:2] for ops in ("NN", "NT")), ("update", "TN")}
 
 
-def test_blas_has_its_threads_back_after_a_launch():
+def test_a_launch_restores_the_threads_of_blas():
     import scipy.linalg.blas  # noqa: F401
     import threadpoolctl
 

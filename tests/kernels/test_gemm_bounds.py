@@ -35,7 +35,7 @@ def test_no_operand_of_a_third_draw_has_a_value_above_1(words):
 
 @pytest.mark.parametrize(("numerics", "bits"), [("tf32", truncated(11)), ("bf16", nearest(8))])
 @pytest.mark.parametrize("words", ["m64n64k256/f32/NT/alpha1000", "m32n32k16384/f32/NT"])
-def test_a_sigmoid_of_large_sums_errs_by_its_slope_there(words, numerics, bits):
+def test_the_bound_of_a_sigmoid_of_large_sums_follows_its_slope(words, numerics, bits):
     problem, x, reference = _third_draw(f"gemm/{words}/epi-sigmoid")
     c, cut = (_sigmoid(_truth(problem, {name: of(x[name]) for name in "ab"})) for of in (np.array, bits))
     wrong = [0 * c, 0 * c + 0.5, 1 - c]
@@ -48,7 +48,7 @@ def test_a_sigmoid_of_large_sums_errs_by_its_slope_there(words, numerics, bits):
 
 @pytest.mark.parametrize("words", ["alpha0/beta3", "alpha0/beta1.5", "alpha0/beta1.002", "alpha1e-06/beta3"])
 @pytest.mark.parametrize("dtype", ["bf16", "f16", "e4m3.bf16"])
-def test_c_times_a_factor_of_few_bits_may_often_lie_half_way_between_stored_numbers(dtype, words):
+def test_multiples_of_c_may_often_lie_half_way_between_stored_numbers(dtype, words):
     problem, x, reference = referenced(f"gemm/m256n256k64/{dtype}/NT/{words}")
     exact = _truth(problem, x)
     nearest = exact.astype(x["c"].dtype)

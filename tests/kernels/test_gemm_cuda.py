@@ -64,7 +64,7 @@ def test_slices_cover_k_and_none_is_empty(k, batch):
         (_, product), *sums = case.calls
         depth, count = product.args[-2:]
         if count == 1:
-            assert (sums, product.args[2]) == ([], "c"), "one slice is stored to C"
+            assert (sums, product.args[2]) == ([], "c"), "the sums of a single slice are stored to C"
             continue
         ((_, added),) = sums
         assert depth % case.tile.BK == 0
@@ -83,7 +83,7 @@ def test_the_founding_shape_is_cut_until_its_blocks_fill_the_device():
 
 @pytest.mark.parametrize("name", ["async", "splitk", "streamk"])
 @pytest.mark.parametrize("k", [8, 24, 136])
-def test_copies_without_guards_are_right_from_one_step_on(name, k):
+def test_copies_without_guards_are_right_for_one_step_and_more(name, k):
     """Tiles that divide the product; with few steps some stages of the pipeline are never filled."""
     problems = [REGISTRY.problem(f"gemm/m128n64k{k}/f32/{layout}/alpha2/beta0.5/batch2") for layout in ("NT", "TT")]
     kernel = CUDA[f"gemm/cuda.{name}"]
@@ -122,7 +122,7 @@ def test_whole_tiles_and_equal_shares_cover_every_step_once(tile):
         assert d.blocks <= tile.SMS * tile.BLOCKS_PER_SM, problem.id
 
 
-def test_the_founding_shape_keeps_every_multiprocessor_busy_for_the_same_time():
+def test_the_founding_shape_keeps_all_multiprocessors_busy_for_the_same_time():
     problem = REGISTRY.problem(FOUNDING)
     assert STREAMK.tile_for(problem) == WIDE
     d = dealt(problem, WIDE)
@@ -140,7 +140,7 @@ def test_scratch_is_two_tiles_a_block_and_none_where_no_tile_is_divided():
 
 
 @pytest.mark.parametrize("options", ["", "/alpha2/beta0.5/batch3/lda+4/ldb+8/ldc+4"])
-def test_the_product_that_is_emulated_has_several_whole_tiles_a_block_and_divided_ones(options):
+def test_the_emulated_product_has_several_whole_tiles_for_each_block_and_divided_tiles(options):
     d = dealt(REGISTRY.problem(f"gemm/m72n68k44/f32/NT{options}"), TINY)
     assert d.whole > d.blocks
     assert d.divides
@@ -189,10 +189,10 @@ def test_every_element_of_every_product_has_a_thread_and_panels_fit(size):
         assert call.shared_bytes <= 99 * 1024, problem  # what every device from 8.0 on has
 
 
-def test_products_share_blocks_only_once_there_is_one_for_each_multiprocessor():
-    few, many = (REGISTRY.problem(f"gemm/m4n4k4/f32/NN/batch{batch}") for batch in (100, 10_000))
-    assert BATCHED.plan(few, DEFAULT, H100)[0].block[1] == 1
-    shared = BATCHED.plan(many, DEFAULT, H100)[0]
+def test_products_share_blocks_only_if_every_multiprocessor_still_has_one():
+    small, large = (REGISTRY.problem(f"gemm/m4n4k4/f32/NN/batch{batch}") for batch in (100, 10_000))
+    assert BATCHED.plan(small, DEFAULT, H100)[0].block[1] == 1
+    shared = BATCHED.plan(large, DEFAULT, H100)[0]
     assert shared.block[1] > 1
     assert shared.grid[0] >= DEFAULT.SMS
 
@@ -226,8 +226,8 @@ def share(kernel, problem, tile, device):
 
 
 @pytest.mark.parametrize("name", ["gemm/cuda.async", "gemm/cuda.splitk"])
-def test_a_default_fills_nine_tenths_of_what_the_best_tile_of_its_class_does(name):
-    """Tiles whose threads have as many sums in warps of the same size compute alike."""
+def test_a_default_fills_nine_tenths_of_the_device_share_of_the_best_tile_of_its_class(name):
+    """Tiles of a class have warps of equal size and threads with equal numbers of sums; they compute equally fast."""
     kernel = CUDA[name]
     suites = ("founding", "seed", "smoke")
     problems = {entry.problem for suite in suites for entry in find_suite(suite, REGISTRY).entries()}

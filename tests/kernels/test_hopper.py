@@ -29,7 +29,7 @@ def storage(name):
 
 
 def emulated_product(name, a, b, tile=0):
-    """C = A B of FP32 as the emulated kernel leaves it, without a report; a kernel of NT alone gets B transposed.
+    """Return C = A B in FP32 from an emulated kernel, which must not report anything; B is transposed for NT.
 
     tile: its place among those that the kernel prefers.
     """
@@ -77,7 +77,7 @@ def test_founding_product_has_tiles_for_nearly_all_multiprocessors_of_an_h100(na
         ("m63n64k64/{}/TN/ldb+2", 0),
     ],
 )
-def test_copies_are_as_wide_as_leading_dimensions_of_a_and_b_allow(name, sizes, nbytes):
+def test_copies_are_as_wide_as_the_leading_dimensions_of_a_and_b_allow(name, sizes, nbytes):
     dtype = storage(name)
     itemsize = 2 if dtype == "f16" else 4
     for case in cases(f"gemm/cuda.{name}", f"gemm/{sizes.format(dtype)}"):
@@ -111,13 +111,13 @@ def test_fp64_is_right_where_8_rows_are_multiplied_at_once(layout):
 
 
 def test_alpha_and_beta_of_fp64_are_passed_in_fp64():
-    """1e-100 is zero in FP32."""
+    """In FP32, 1e-100 would be zero."""
     problem = REGISTRY.problem("gemm/m8n8k8/f64/NN/alpha0.1/beta1e-100")
     (call,) = kernel("mma_f64").plan(problem, next(kernel("mma_f64").tiles()), H100)
     assert [(type(x), float(x)) for x in call.args[6:8]] == [(np.float64, 0.1), (np.float64, 1e-100)]
 
 
-def test_sums_of_16_bit_products_are_held_to_the_numerics_of_tensor_cores():
+def test_sums_of_16_bit_products_have_the_numerics_of_tensor_cores():
     for name in ("wmma", "mma"):
         for dtype in kernel(name).domain["dtype"]:
             problem = REGISTRY.problem(f"gemm/m1n1k1/{dtype}/NN")
@@ -128,11 +128,11 @@ def test_sums_of_16_bit_products_are_held_to_the_numerics_of_tensor_cores():
     ("three", "single", "depths"),
     [
         ("mma_3xtf32", "mma_tf32", (8, 64, 613)),
-        ("wgmma_3xtf32", "wgmma_tf32", (64, 616)),  # which drops more of a emulated_product, in place of rounding
+        ("wgmma_3xtf32", "wgmma_tf32", (64, 616)),  # which truncates the operands instead of rounding them
     ],
 )
 def test_three_times_tf32_is_at_least_half_as_exact_as_fp32(three, single, depths):
-    """Emulated tensor cores round their sums where real ones truncate them: this is the error of what is multiplied."""
+    """Emulated tensor cores round sums, which real ones truncate: the errors here are those of the operands."""
     for k in depths:
         a, b = uniform(48, k), uniform(k, 40)
         exact = a.astype(np.float64) @ b.astype(np.float64)
@@ -155,7 +155,7 @@ def test_a_quiet_nan_reaches_its_row_of_c_and_no_other(name, bits):
 IN_F32 = ("wgmma_tf32", "wgmma_3xtf32")
 BLOCKS, GROUPED = "wgmma_fp8_blocks", "wgmma_grouped"
 REGISTERS, TURNED = "wgmma_tf32_registers", "wgmma_tf32_turned"
-LAYOUT_OF = {REGISTERS: "NN", TURNED: "TN"}  # NT of the others
+LAYOUT_OF = {REGISTERS: "NN", TURNED: "TN"}  # NT for the others
 DTYPES = WGMMA | {REGISTERS: "f32", TURNED: "f32"}
 
 
@@ -178,7 +178,7 @@ def test_only_hopper_has_wgmma():
 
 
 def test_a_block_fits_into_shared_memory():
-    limit = H100.block_shared_bytes - 256  # mbarriers stand beside the dynamic part
+    limit = H100.block_shared_bytes - 256  # for the mbarriers, outside of the dynamic part
     for name in DTYPES:
         problem = f"m1024n1024k1024/{DTYPES[name]}/{LAYOUT_OF.get(name, 'NT')}"
         assert all(plan(name, problem, tile).shared_bytes <= limit for tile in kernel(name).tiles()), name
@@ -191,12 +191,12 @@ def test_a_block_fits_into_shared_memory():
         ("m4096n4096k64/{}/NT", 256),
         ("m4096n4096k4096/{}/NT", 256),
         ("m8192n8192k8192/{}/NT", 256),
-        ("m1024n26752k2048/{}/NT", 128),  # 13 waves of 836 clusters on 66, where 256 makes 7 of 420
-        ("m1024n2048k26752/{}/NT", 128),  # 32 tiles of 256 x 256 would occupy 64 blocks of 132
+        ("m1024n26752k2048/{}/NT", 128),  # 836 clusters in 13 waves of 66; tiles of 256: 420 in 7
+        ("m1024n2048k26752/{}/NT", 128),  # 32 tiles of 256 x 256 would occupy 64 of 132 blocks
         ("m512n1024k64/{}/NT", 64),
         ("m512n512k512/{}/NT", 64),
         ("m100n104k64/{}/NT", 64),
-        ("m264n264k8/{}/NT/batch64", 64),  # of which narrower tiles leave less empty
+        ("m264n264k8/{}/NT/batch64", 64),  # narrower tiles are less empty
     ],
 )
 def test_a_tile_is_taken_unless_the_waves_of_smaller_ones_take_less_time(name, sizes, columns):
@@ -213,11 +213,11 @@ def test_a_persistent_grid_is_whole_clusters_and_no_larger_than_device_or_work(n
         assert 0 < call.grid <= max(tile.SMS, tile.CLUSTER)
 
 
-def test_a_tile_whose_columns_are_turned_has_256_rows():
+def test_tiles_of_the_kernel_that_turns_columns_have_256_rows():
     tile = kernel(TURNED).tile_for(REGISTRY.problem("gemm/m4096n4096k64/f32/TN"))
     assert (tile.BN, tile.CLUSTER, plan(TURNED, "m4096n4096k64/f32/TN", tile).grid) == (128, 2, 132)
     assert plan(TURNED, "m1024n512k8/f32/TN", Tile(BN=128, STAGES=3, CLUSTER=2, SMS=132)).grid == 4 * 4
-    assert kernel(TURNED).tile_for(REGISTRY.problem("gemm/m1024n2048k64/f32/TN")).BN == 64  # 64 tiles are 128 wide
+    assert kernel(TURNED).tile_for(REGISTRY.problem("gemm/m1024n2048k64/f32/TN")).BN == 64  # 64 tiles would be 128 wide
 
 
 @pytest.mark.parametrize(("layout", "clusters"), [("NN", 2 * 8), ("TT", 4 * 4)])
@@ -231,10 +231,10 @@ def test_the_rows_of_a_cluster_are_those_in_registers(layout, clusters):
 @pytest.mark.parametrize(
     ("sizes", "columns", "blocks"),
     [
-        ("m1024n2048k26752", 256, 128),  # two slices for each of 64 tiles
-        ("m128n256k4096", 64, 128),  # 32 for each of four
+        ("m1024n2048k26752", 256, 128),  # two slices of each of 64 tiles
+        ("m128n256k4096", 64, 128),  # 32 slices of each of four tiles
         ("m512n1024k64", 64, 64),
-        ("m4096n4096k4096", 256, 132),  # one
+        ("m4096n4096k4096", 256, 132),  # one slice of each tile
     ],
 )
 def test_slices_of_k_fill_the_device_once(sizes, columns, blocks):
@@ -261,13 +261,13 @@ def test_boxes_are_128_bytes_wide_and_follow_the_layout():
     assert boxes("wgmma_tf32", f"{wide}/f32/NT") == {"a": (128, 32), "b": (128, 32), "c": (64, 32)}
 
 
-def test_the_tma_rounds_to_tf32_what_is_read_and_nothing_else():
+def test_the_tma_rounds_to_tf32_only_the_operands_of_a_single_product():
     single, three = (
         [(arg.operand, arg.tf32) for arg in plan(name, "m8n8k8/f32/NT").args if isinstance(arg, TensorMap)]
         for name in IN_F32
     )
     assert single == [("a", True), ("b", True), ("c", False)]
-    assert three == [("a", False), ("b", False)]  # whose last bits are the small parts
+    assert three == [("a", False), ("b", False)]  # the last bits of these are the small parts
 
 
 def variants(name):
@@ -306,14 +306,14 @@ def test_panels_are_read_written_and_turned_without_bank_conflicts(name, problem
         assert total.wavefronts == total.least_wavefronts > 0
 
 
-def test_scales_are_arguments_of_the_kernel_that_has_them_alone():
+def test_only_the_kernel_with_scales_takes_them_as_arguments():
     sizes = "m8n8k16/e4m3.f32/NT"
     without, with_scales = plan("wgmma_fp8", sizes), plan(BLOCKS, sizes)
     assert with_scales.args == (*without.args, "scale_a", "scale_b")
     assert with_scales.entry == without.entry.replace(">", ", const float *, const float *>")
 
 
-def test_a_launch_knows_where_rows_and_tiles_of_each_group_end():
+def test_a_launch_gets_the_ends_of_the_rows_and_tiles_of_each_group():
     sizes, tile = "m1008n136k72/bf16/NT", Tile(BN=128, STAGES=3, CLUSTER=2, SMS=132)
     call = plan(GROUPED, sizes, tile)
     groups = call.args[-1]

@@ -1,7 +1,7 @@
 """With NaN and infinities in operands, every kernel's output has them where the reference does, and nowhere else.
 
-A product with NaN, of 0 too, and a sum with it are NaN. max(0, NaN) is NaN, as in PyTorch and cuDNN. What is moved
-keeps its bits.
+A product with NaN, even of 0, and a sum with NaN are NaN. max(0, NaN) is NaN, as in PyTorch and cuDNN. Copies keep all
+bits.
 """
 
 import gc
@@ -27,7 +27,7 @@ from support.emulated import host_compiler, program_entries
 from support.kernels import REGISTRY, set_up
 
 pytestmark = pytest.mark.filterwarnings("ignore:(invalid value|overflow) encountered:RuntimeWarning")
-#: Numerics that divide a number into parts, of which some are NaN where it is infinite.
+#: Numerics that divide numbers into parts; some parts of an infinite number are NaN.
 DIVIDED = ("3xtf32", *TRANSFORMED)
 #: A kernel that transforms two real arrays as one complex one, so that NaN in one spoils the other.
 PAIRED = "fft/cuda.small"
@@ -36,7 +36,7 @@ PAIRED = "fft/cuda.small"
 def planted(problem, views):
     """Put two NaN, one with all bits, and both infinities far apart into each operand, or one NaN into a small one.
 
-    Return what was drawn, with zeros among it, and the same with NaN and infinities.
+    Return the operands before that, which contain zeros, and after it.
     """
     clean = {}
     for name, array in views.items():
@@ -59,7 +59,7 @@ def wrong(problem, kernel, values, outputs):
     clean, want = (problem.reference(each, np.random.default_rng(1)) for each in values)
     if numerics == "exact":
         return problem.check(outputs, want, numerics).reason
-    if numerics in FORMATS:  # nothing is lost: what is not sent is kept
+    if numerics in FORMATS:  # no NaN is lost: residuals keep what is not sent
         offered, left = (inputs["g"].sum(0) + inputs["e"].sum(0), outputs["e"].sum(0) + outputs.get("s", 0))
         return "NaN is lost" if (np.isfinite(left) & ~np.isfinite(offered)).any() else None
     patched = {name: array.copy() for name, array in outputs.items()}
@@ -94,7 +94,7 @@ def _values(problem, reference):
 
 
 def _reached(problem, kernel, inputs, before, want):
-    """Return which values depend on what was planted, which of these need only be NaN or infinite, which are free."""
+    """Return masks of values that depend on planted ones, of those that need only be NaN or infinite, of free ones."""
     nothing, numerics = np.zeros(want.shape, bool), kernel.numerics_for(problem)
     if problem.op == "fft":
         x = inputs["x"].reshape(len(before), -1)
@@ -103,7 +103,7 @@ def _reached(problem, kernel, inputs, before, want):
     if problem.op != "conv":
         hit = want != before
         return hit, hit & ~np.isfinite(want) & (numerics in DIVIDED), nothing
-    # Zeros of the padding are multiplied by a filter, or left out; transforms spread a value over its plane.
+    # Zeros of the padding may be multiplied by a filter, or left out; transforms spread a value over its plane.
     reached, planes = nothing.copy(), nothing.copy()
     arrays = {name: as_nchw(array, problem.layout) for name, array in inputs.items()}
     for name, array in arrays.items():
@@ -116,7 +116,7 @@ def _reached(problem, kernel, inputs, before, want):
 
 
 def complaint(case, cuda=CUDA):
-    """Return what an emulated kernel, from the sources in a folder, makes wrong of planted operands."""
+    """Return a report or an error of a kernel, from the sources in a folder, that is emulated on planted operands."""
     problem, rng = case.problem, np.random.default_rng(3)
     buffers = {operand.name: _buffer(operand, rng) for operand in problem.operands()}
     values = planted(problem, {o.name: _view(o, buffers[o.name].data) for o in problem.operands() if o.role != "out"})
@@ -126,22 +126,22 @@ def complaint(case, cuda=CUDA):
     return next(map(str, unwaived(outcome.reports)), None) or wrong(problem, case.kernel, values, outputs)
 
 
-#: Words of problems that have code of their own in kernels.
+#: Axes of problems whose values have separate code in kernels.
 WORDS = ("epilogue", "direction", "step", "feedback", "kind", "place")
 
 
 def _cases(kernel, others):
-    """Return a case of a kernel for each of its words, or those of its other storage types."""
-    alike = {}
+    """Return a case of a kernel for each combination of WORDS; others: the cases of all further storage types."""
+    by_words = {}
     for case in sorted(short_run(kernel), key=_rank):
-        same = alike.setdefault(tuple(getattr(case.problem, word, "") for word in WORDS), [])
+        same = by_words.setdefault(tuple(getattr(case.problem, word, "") for word in WORDS), [])
         if case.problem.dtype not in [known.problem.dtype for known in same]:
             same.append(case)
-    return [case for same in alike.values() for case in (same[1:] if others else same[:1])]
+    return [case for same in by_words.values() for case in (same[1:] if others else same[:1])]
 
 
 def _emulated():
-    """Yield kernels; the short run takes one storage type. Those of `fma` coarsen their operands."""
+    """Yield kernels; the short run takes one storage type. `fma` is left out, since it coarsens its operands."""
     for name in emulated():
         types = REGISTRY.kernels[name].domain.get("dtype", ())
         if not name.startswith("fma/") and types != ("s8.s32",):
@@ -158,7 +158,7 @@ def test_emulated_kernel_keeps_nan_and_infinities(every):
         assert not complaint(case), case.id
 
 
-#: Problems of CPU kernels; each runs all that it takes.
+#: Problems of CPU kernels; each kernel runs all problems that it takes.
 PROBLEMS = (
     *(f"copy/m37n41/{dtype}" for dtype in ("f64", "f32", "f16", "bf16")),
     *(f"transpose/m37n41/{dtype}/{place}" for dtype in ("f64", "f32", "f16", "bf16") for place in ("out", "in")),
@@ -180,7 +180,7 @@ PROBLEMS = (
 
 
 def _on_cpu():
-    """Yield each kernel of the CPU that takes reals; each process of its own loads Numba, which takes seconds."""
+    """Yield each CPU kernel of real numbers; those in several processes are long, since each process loads Numba."""
     for kernel in REGISTRY.kernels.values():
         if kernel.device == "cpu" and kernel.op != "fma" and kernel.domain.get("dtype") != ("s8.s32",):
             yield pytest.param(kernel, id=kernel.id, marks=pytest.mark.long if kernel.provider == "process" else ())
@@ -212,7 +212,7 @@ _X, _SUM = "-scaled(sums[i], held[i], by)", "sum += smem_a[threadIdx.y][i] * sme
 _FUSED = "gemm/async_fused.cu"
 _PACK = ("aggregate/packs.cuh", "+= pack.e[v]", "+= isnan(pack.e[v]) ? 0 : pack.e[v]")
 _BYTE = ("aggregate/int8.cuh", "x[k] -=", "x[k] = isnan(x[k]) ? 0 : x[k] -")
-#: Losses of NaN, each with the kernel and a word of the problem that meet it.
+#: Changes of a source that lose NaN, each with a kernel and a part of the id of a problem that show it.
 LOST = (
     (Overflow(*_RELU, "x[i] = x[i] > 0.0f ? x[i] : 0.0f", _FUSED), "gemm/cuda.async_fused", "/epi-bias-relu"),
     (Overflow(*_RELU, "x[i] = fmaxf(x[i], 0.0f)", _FUSED), "gemm/cuda.async_fused", "/epi-bias-relu"),
@@ -225,7 +225,7 @@ LOST = (
 
 @pytest.mark.long
 @pytest.mark.parametrize(("lost", "kernel", "word"), LOST, ids=lambda value: getattr(value, "id", ""))
-def test_nan_that_a_kernel_loses_is_missed(lost, kernel, word):
+def test_a_kernel_that_loses_nan_is_wrong(lost, kernel, word):
     host_compiler()
     case = next(case for case in _cases(kernel, False) if word in case.problem.id)
     assert re.search("expected nan|NaN is lost", complaint(case, lost.folder()) or "")

@@ -1,4 +1,4 @@
-"""Numba's functions: the cache follows the source, products are right at every end, and threads do each band once."""
+"""Numba's functions: the cache follows the source, products are right at all edges, and threads do each band once."""
 
 import os
 import shutil
@@ -31,22 +31,22 @@ CALLEE = """
 from kernelmark.kernels._numba import jit
 
 @jit
-def one():
+def callee():
     return {value}
 """
 CALLER = """
 from kernelmark.kernels._numba import jit
-from kernelmark.kernels._callee import one
+from kernelmark.kernels._callee import callee
 
 @jit
 def answer():
-    return one() + 1
+    return callee() + 1
 """
 
 
 @pytest.fixture
 def answer(tmp_path):
-    """What a compiled function returns in a process of its own, where the one that it calls returns `value`."""
+    """Return a function that calls a compiled function in a new process, where its callee returns `value`."""
     shutil.copytree(ROOT / "bench", tmp_path / "bench")
     shutil.copytree(ROOT / "kernelmark", tmp_path / "kernelmark", symlinks=True)
     (tmp_path / "kernels").mkdir()
@@ -65,12 +65,12 @@ def answer(tmp_path):
     return run
 
 
-def test_a_function_is_compiled_anew_where_one_that_it_calls_has_changed(answer):
+def test_a_function_is_compiled_again_if_its_callee_has_changed(answer):
     assert answer(10) == 11
     assert answer(20) == 21
 
 
-def test_what_is_compiled_is_kept_and_what_is_a_month_old_is_removed(answer):
+def test_compiled_functions_are_cached_and_removed_after_a_month(answer):
     answer(10)
     (folder,) = answer.cache.iterdir()
     assert list(folder.rglob("*.nbc"))
@@ -79,12 +79,12 @@ def test_what_is_compiled_is_kept_and_what_is_a_month_old_is_removed(answer):
     assert folder not in list(answer.cache.iterdir())
 
 
-def test_a_function_is_compiled_where_no_file_can_be_written(answer):
+def test_a_function_is_compiled_even_if_no_file_can_be_written(answer):
     assert answer(10, "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))") == 11
     assert not list(answer.cache.rglob("*.nbc"))
 
 
-def test_functions_are_refused_where_numba_compiles_nothing(monkeypatch):
+def test_functions_are_refused_if_numba_compiles_nothing(monkeypatch):
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
     with pytest.raises(Unsupported, match="NUMBA_DISABLE_JIT is set, so Numba compiles nothing; unset it"):
         jit(lambda: None)
@@ -101,9 +101,9 @@ def test_a_part_is_compiled_only_within_its_caller():
     assert after(3) == 11
 
 
-#: One, fewer than a tile, a tile, tiles and some more, and where tiles of a row less fit better.
+#: One row, fewer than a tile, a tile, more than whole tiles, and numbers that tiles of one row less fit better.
 M = (1, ROWS - 1, ROWS, ROWS + 1, 2 * ROWS - 1, 2 * (ROWS - 1), 5 * ROWS + 1)
-#: Columns that leave as many as a panel for a second group of panels.
+#: Columns of one group of panels, and one panel of a second group.
 REST = PANELS * WIDTH + WIDTH
 #: `ALONE` columns and more; lanes with one, `FEW` and more beyond whole vectors; several groups of panels.
 N = (1, 2, ALONE, ALONE + 1, LANES - 1, LANES, LANES + 1, 2 * LANES + FEW + 1, WIDTH, WIDTH + FEW, REST - 1, REST)
@@ -113,7 +113,7 @@ K = (1, 5, LANES, LANES + 1, DEPTH + 3)
 def stored(x, order):
     """Return a copy in rows (N), columns (T), or rows too far apart to be read in place (F).
 
-    Elements before it and after each of its rows are no numbers.
+    Elements before it and after each of its rows are NaN.
     """
     lines = x.T if order == "T" else x
     padded = np.full((len(lines) + 1, FAR + NEAR if order == "F" else lines.shape[1] + 3), np.nan, np.float32)
@@ -124,7 +124,7 @@ def stored(x, order):
 
 @pytest.fixture(scope="module")
 def compiled():
-    """What functions multiply with."""
+    """The compiled product that `multiplying` passes to a set-up."""
     outputs = []
 
     def setup(product):
@@ -136,7 +136,7 @@ def compiled():
 
 
 @pytest.mark.parametrize("k", K)
-def test_a_product_is_right_at_every_end_and_in_every_order(compiled, k):
+def test_a_product_is_right_at_all_edges_and_in_every_order(compiled, k):
     rng, scratch = np.random.default_rng(17), np.full(SCRATCH, np.nan, np.float32)
     for m, n in product(M, N):
         a, b, before = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
@@ -149,10 +149,10 @@ def test_a_product_is_right_at_every_end_and_in_every_order(compiled, k):
             written = np.lib.stride_tricks.as_strided(c[0][c[1] :], (m, n), (4 * c[2], 4 * c[3]))
             error = np.abs(written - plain - (before if keep else 0))
             assert (error <= (k + 2) * 2.0**-24 * size).all(), f"{m} x {n}, {first}{second}{third}, added: {keep}"
-            assert np.isnan(c[0]).sum() == outside  # nothing was stored beside the product
+            assert np.isnan(c[0]).sum() == outside  # nothing was stored outside of the product
 
 
-def test_each_step_of_a_wide_tile_fetches_a_row_and_another_line():
+def test_each_step_of_a_wide_tile_prefetches_a_row_and_another_line():
     tile = products((ROWS,), VECTORS)
 
     @jit
@@ -196,7 +196,7 @@ def test_every_launch_does_each_band_once(threads, pause_s):
 
 
 @pytest.mark.parametrize("pause_s", WAYS.values(), ids=WAYS)
-def test_bands_of_any_number_of_compiled_calls_are_done_beside_those_of_the_interpreter(pause_s):
+def test_bands_of_any_number_of_compiled_calls_run_together_with_interpreted_ones(pause_s):
     counts = np.zeros((3, 8), np.int64)
     calls = [bind(add_one, row) for row in counts]
     for number in range(1, 5 if pause_s else 500):
@@ -207,14 +207,14 @@ def test_bands_of_any_number_of_compiled_calls_are_done_beside_those_of_the_inte
 
 
 @jit
-def copy(to, off):
+def copy(to, source):
     for i in range(len(to)):
-        to[i] = off[i]
+        to[i] = source[i]
 
 
 @pytest.mark.parametrize("pause_s", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("threads", [2, 3, 5])
-def test_compiled_launches_in_turn_are_one_in_which_no_thread_goes_on_before_all_others(threads, pause_s):
+def test_compiled_launches_in_turn_become_one_with_a_barrier_between_them(threads, pause_s):
     counts, seen, total = np.zeros((threads, 10_000), np.int64), np.zeros((threads, 10_000), np.int64), np.zeros(1)
     adding = in_bands(threads, threads, lambda i, _: in_turn(*[bind(add_one, counts[i])] * (1 if i else 3)))
     reading = in_bands(threads, threads, lambda i, _: bind(copy, seen[i], counts[(i + 1) % threads]))
@@ -228,19 +228,19 @@ def test_compiled_launches_in_turn_are_one_in_which_no_thread_goes_on_before_all
         time.sleep(pause_s)
 
 
-def test_threads_meet_before_and_after_launches_beside_one_another_and_not_between():
+def test_threads_meet_before_and_after_concurrent_launches_and_not_between_them():
     counts = np.zeros((2, 8), np.int64)
     adding = in_bands(2, 2, lambda i, _: bind(add_one, counts[i]))
     assert len(in_turn(adding, adding).meetings) == 1
     both = beside(adding, in_turn(adding, adding), bind(add_one, counts[1]))
-    assert len(both.meetings) == 1  # the one that is in the second
+    assert len(both.meetings) == 1  # the one within the second
     launch = in_turn(adding, both, adding)
     assert len(launch.meetings) == 3
     launch()
     assert (counts == [[5], [6]]).all()
 
 
-def test_launches_of_the_interpreter_keep_their_place_between_compiled_ones():
+def test_interpreted_launches_keep_their_place_between_compiled_ones():
     counts, sums = np.zeros((2, 8), np.int64), []
     adding = in_bands(2, 2, lambda i, _: bind(add_one, counts[i]))
     launch = in_turn(adding, lambda: sums.append(counts.sum()), adding, adding, lambda: sums.append(counts.sum()))
@@ -248,7 +248,7 @@ def test_launches_of_the_interpreter_keep_their_place_between_compiled_ones():
     assert sums == [16, 48]
 
 
-def test_what_a_compiled_function_raises_in_another_thread_is_raised_once():
+def test_an_error_of_a_compiled_function_in_another_thread_is_raised_once():
     numbers = np.zeros(1, np.int64)
     bands = bind(divide, numbers), in_turn()
     others = bind(add_one, np.zeros(1, np.int64)), bind(add_one, np.zeros(1, np.int64))
@@ -260,7 +260,7 @@ def test_what_a_compiled_function_raises_in_another_thread_is_raised_once():
         launch()
 
 
-def test_what_a_band_raises_is_raised_once_and_the_next_launch_is_sound():
+def test_an_error_of_a_band_is_raised_once_and_the_next_launch_works():
     fails = [True]
 
     def band(start, stop):
@@ -277,7 +277,7 @@ def test_what_a_band_raises_is_raised_once_and_the_next_launch_is_sound():
     launch()
 
 
-def test_a_launch_that_ended_keeps_nothing_alive():
+def test_a_launch_that_has_ended_keeps_no_operand_alive():
     operand = np.zeros(3)
     reference = weakref.ref(operand)
     together(partial(np.negative, operand, out=operand), lambda: None)
@@ -301,15 +301,15 @@ def test_a_launch_that_is_interrupted_ends_before_the_next_begins():
     assert order == ["slow", "next"]
 
 
-@pytest.mark.parametrize("came", [False, True], ids=["before", "after"])
-def test_threads_that_meet_are_not_left_waiting_by_an_interrupt(monkeypatch, came):
+@pytest.mark.parametrize("has_run", [False, True], ids=["before", "after"])
+def test_an_interrupt_leaves_no_thread_waiting_at_a_meeting(monkeypatch, has_run):
     counts, seen = np.zeros((2, 300_000), np.int64), np.zeros((2, 300_000), np.int64)
     adding = in_bands(2, 2, lambda i, _: bind(add_one, counts[i]))
     launch = in_turn(adding, in_bands(2, 2, lambda i, _: bind(copy, seen[i], counts[1 - i])))
     perform = team(1)._perform
 
     def interrupted(address, calls):
-        if came:
+        if has_run:
             perform(address, calls)
         raise KeyboardInterrupt
 
@@ -328,7 +328,7 @@ def test_threads_that_meet_are_not_left_waiting_by_an_interrupt(monkeypatch, cam
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are kept to CPUs on Linux alone")
-def test_threads_have_cpus_of_their_own():
+def test_each_thread_has_its_own_cpu():
     others = len(os.sched_getaffinity(0)) - 1
     if not others:
         pytest.skip("needs two CPUs")
@@ -342,4 +342,4 @@ def test_threads_have_cpus_of_their_own():
         assert sum(map(len, affinities)) == len(set().union(*affinities)) <= others
         time.sleep(0.01)
     assert get_native_id() == here
-    assert len(os.sched_getaffinity(0)) == others + 1  # that of the calling thread is as it was
+    assert len(os.sched_getaffinity(0)) == others + 1  # the calling thread keeps its CPUs

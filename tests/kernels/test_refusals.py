@@ -221,7 +221,7 @@ REFUSED = [
         (f"conv/cufft.{name}", "conv/n65536c32768h8w8k1r3s3/f32/nchw/fprop", f"{2**31} transforms, expected at most")
         for name in ("full", "tiled")
     ],
-    # What is wrong on a GPU is not offered.
+    # Problems that cuDNN computes wrong on a GPU are refused.
     ("conv/cudnn_frontend.fft", "conv/n4c128h33w35k136r3s3pad1/f32/nchw/dgrad", ""),
     ("conv/cudnn_frontend.fft", "conv/n4c128h33w35k136r3s3pad1-0x1/f32/nchw/dgrad", "engines return wrong results"),
     ("conv/cudnn.algo_0", "conv/n8c64h56w57k72r3s3pad1/f32/nchw/dgrad", ""),
@@ -247,11 +247,11 @@ REFUSED = [
 
 @pytest.mark.parametrize("op", dict.fromkeys(kernel.partition("/")[0] for kernel, *_ in REFUSED))
 def test_a_problem_is_refused_with_the_reason_or_taken(op):
-    answers = [(*row, refusal(*row[:2])) for row in REFUSED if row[0].startswith(f"{op}/")]
-    assert [row for row in answers if (row[2] not in row[3] if row[2] else row[3])] == []
+    rows = [(*row, refusal(*row[:2])) for row in REFUSED if row[0].startswith(f"{op}/")]
+    assert [row for row in rows if (row[2] not in row[3] if row[2] else row[3])] == []
 
 
-def test_cudnn_and_pytorch_take_no_uneven_padding():
+def test_cudnn_and_pytorch_refuse_uneven_padding():
     modules = [f"kernelmark.kernels.conv.vendor.{name}" for name in ("cudnn", "torch")]
     vendors = [kernel for kernel in REGISTRY.kernels.values() if kernel.module in modules]
     for pad, direction in product(("pad0-1", "pad1x2-1"), ("fprop", "dgrad", "wgrad")):

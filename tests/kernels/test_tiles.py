@@ -32,7 +32,7 @@ def test_seven_kernels_on_the_cpu_and_twenty_on_a_gpu_have_fifty_tiles_to_search
 
 
 @pytest.mark.parametrize("name", TUNABLE)
-def test_what_is_preferred_is_of_the_space_on_every_device(name):
+def test_preferred_tiles_are_in_the_space_on_every_device(name):
     for device in TYPICAL.values():
         values = TUNABLE[name].values(device)
         for tile in TUNABLE[name].tiles(device):
@@ -52,7 +52,7 @@ def defaults(name, recorded):
 
 @pytest.mark.parametrize("step", [29, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", RECORDED["kernels"])
-def test_defaults_stay_as_they_were_before_there_were_other_tiles(name, step):
+def test_default_tiles_are_as_recorded(name, step):
     changes = []
     for problem, capability, recorded in list(defaults(name, RECORDED["kernels"][name]))[::step]:
         tile = TUNABLE[name].tile_for(problem, TYPICAL[capability])
@@ -64,7 +64,7 @@ def test_defaults_stay_as_they_were_before_there_were_other_tiles(name, step):
 
 
 EACH = ("nchw/fprop", "nhwc/dgrad", "nchw/wgrad")
-#: Small problems, ragged where the kernel takes such, large enough for several pieces of most tiles.
+#: Small problems, ragged if the kernel takes such problems, with several pieces of most tiles.
 SMALL = {
     "transpose/numba.blocked": ("transpose/m352n1031/f32/out", "transpose/m131n1100/bf16/out"),
     "transpose/numba.tiles": ("transpose/m96n2057/f32/in", "transpose/m2500n33/f64/in"),
@@ -126,7 +126,7 @@ def test_a_drawn_tile_is_right_in_the_emulator(name):
 C2R, FUSED = KERNELS["transpose/cuda.c2r"], KERNELS["transpose/cuda.c2r_fused"]
 FOUNDING = REGISTRY.problem("transpose/m1024n26752/f32/in")
 MULTIPROCESSORS = (46, 58, 84, 108, 114, 132, 148)
-#: By the shared memory that a block may have, in KiB: a device of each kind, to be given other multiprocessors.
+#: By the shared memory of a block, in KiB: a device, of which DEVICES vary the number of multiprocessors.
 KINDS = {64: TYPICAL[75], 99: TYPICAL[86], 163: TYPICAL[80], 227: TYPICAL[90]}
 DEVICES = [replace(kind, multiprocessors=count) for kind, count in itertools.product(KINDS.values(), MULTIPROCESSORS)]
 IDS = [f"{device.multiprocessors} x {device.block_shared_bytes // 1024} KiB" for device in DEVICES]
@@ -200,7 +200,7 @@ def complaint(kernel, tile, call, device):
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=IDS)
-def test_each_kernel_has_launches_within_the_limits_or_a_line_with_the_reason(device):
+def test_each_kernel_launches_within_the_limits_or_gives_a_reason_in_one_line(device):
     planned = set()
     able = {name: kernel for name, kernel in KERNELS.items() if kernel.runs_on(device.arch)}
     for name, kernel in able.items():
@@ -215,7 +215,7 @@ def test_each_kernel_has_launches_within_the_limits_or_a_line_with_the_reason(de
     assert planned == set(able)
 
 
-def test_a_tile_that_takes_more_shared_memory_than_the_device_has_is_left_out():
+def test_a_tile_with_more_shared_memory_than_the_device_has_is_left_out():
     kernel, problem = KERNELS["gemm/cuda.wgmma"], REGISTRY.problem("gemm/m512n512k512/f16/NT")
     small, none = (replace(H100, block_shared_bytes=kib * 1024) for kib in (64, 16))
     assert [tile.BN for device in (H100, small) if (tile := kernel.tile_for(problem, device))] == [128, 64]
@@ -236,7 +236,7 @@ def test_the_founding_shape_is_transposed_in_place_on_every_device(device):
 
 
 def small_cases():
-    """Yield more rows than blocks that are resident on 108 or 114 multiprocessors, and rows that need scratch."""
+    """Yield cases with more rows than resident blocks on 108 or 114 multiprocessors, and rows that need scratch."""
     problem = REGISTRY.problem("transpose/m231n497/f32/in")
     for count in (108, 114):
         device = replace(TYPICAL[80], multiprocessors=count)

@@ -1,4 +1,4 @@
-"""Transfers: every byte arrives by every way at any length; ways between two processes leave no process or memory."""
+"""Transfers: every kernel transfers every byte at any length; those between processes leave no process or memory."""
 
 import gc
 import os
@@ -25,11 +25,11 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="memory 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("problem", ["n1/f64/h2h", "n1031/bf16/h2h", "n300007/f32/h2h/node0"])
-def test_every_byte_arrives_by_every_way(problem, threads):
+def test_every_kernel_transfers_every_byte(problem, threads):
     assert failures(f"transfer/{problem}", *PLAIN, threads=threads) == {}
 
 
-def test_work_is_a_multiply_add_after_the_other():
+def test_work_is_a_sequence_of_multiply_adds():
     a = np.linspace(-1, 1, 11)
     stepped = a.copy()
     for _ in range(64):
@@ -51,7 +51,7 @@ def test_work_on_16_bits_is_done_in_fp32_and_rounded_once(dtype, work):
     assert [name for name, reason in reasons.items() if not reason] == ["right"]
 
 
-def test_both_ways_are_checked():
+def test_both_directions_are_checked():
     problem, values = REGISTRY.problem("transfer/n3/f32/bidir"), np.ones(3, np.float32)
     reference = problem.reference({"a": values, "c": values}, np.random.default_rng(0))
     assert problem.check({"b": values, "d": values}, reference, "exact").reason is None
@@ -79,7 +79,7 @@ def test_one_step_of_the_work_left_out_is_wrong():
     assert problem.check({"b": less["b"].astype(np.float32)}, reference, "fp32").reason
 
 
-def test_staging_and_work_are_set_against_one_after_the_other():
+def test_the_baseline_of_work_is_the_serial_kernel():
     suite = find_suite("transfer/n1000/f32/h2h/work64", REGISTRY)
     (planned,) = jobs([suite], REGISTRY, Plan(("cpu",), threads=(2,)))
     assert planned.job.baseline == "transfer/numba.serial"
@@ -92,7 +92,7 @@ def test_a_node_that_is_not_there_is_unsupported():
     assert all(reason.startswith("unsupported: NUMA node 1023 does not exist; nodes") for reason in reasons.values())
 
 
-def test_fresh_pages_are_given_back_before_each_copy():
+def test_fresh_pages_are_returned_to_the_system_before_each_copy():
     from resource import RUSAGE_SELF, getrusage
 
     launch, operands, draw, _ = set_up("transfer/n300007/f32/h2h", "transfer/numpy.fresh_pages", threads=1)
@@ -108,7 +108,7 @@ def test_fresh_pages_are_given_back_before_each_copy():
 
 @pytest.fixture
 def helpers():
-    """The helper processes that there are after one transfer by a pipe."""
+    """The helper processes that exist after a transfer by a pipe."""
     assert failures("transfer/n1000/f32/h2h", "transfer/process.pipe") == {}
     return helper_pids()
 
@@ -133,7 +133,7 @@ def test_a_helper_that_is_killed_between_transfers_is_replaced(helpers, way):
 
 
 @pytest.mark.parametrize("way", ["shared", "readv", "pipe"])
-def test_a_helper_that_is_killed_fails_the_transfer_and_says_so(way):
+def test_a_helper_that_is_killed_fails_the_transfer_with_a_message(way):
     launch, *_ = set_up("transfer/n300007/f32/h2h", f"transfer/process.{way}", threads=1)
     launch()
     kill(helper_pids())
@@ -141,7 +141,7 @@ def test_a_helper_that_is_killed_fails_the_transfer_and_says_so(way):
         launch()
 
 
-def test_a_helper_keeps_no_memory_of_transfers_that_are_over():
+def test_a_helper_unmaps_the_memory_of_earlier_transfers():
     def mapped():
         maps = (Path(f"/proc/{pid}/maps").read_text() for pid in helper_pids())
         return sum(text.count("memfd:kernelmark") for text in maps)
@@ -153,7 +153,7 @@ def test_a_helper_keeps_no_memory_of_transfers_that_are_over():
     assert mapped() > before
     del taken
     gc.collect()
-    assert failures("transfer/n1000/f32/h2h", "transfer/process.shared") == {}  # after which it has taken note
+    assert failures("transfer/n1000/f32/h2h", "transfer/process.shared") == {}  # the helper has unmapped it now
     gc.collect()
     assert mapped() <= before + 1
 
@@ -167,7 +167,7 @@ while True:
 """
 
 
-def test_a_worker_that_is_killed_in_a_transfer_takes_its_helper_along():
+def test_the_helper_of_a_killed_worker_ends():
     code = TRANSFERS_FOREVER.replace("tests_of_transfers", Path(__file__).stem)
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     worker = subprocess.Popen(
@@ -180,17 +180,17 @@ def test_a_worker_that_is_killed_in_a_transfer_takes_its_helper_along():
 
 
 def baselines(problem):
-    """The baseline of each problem of the suite's jobs on a GPU that measure this one, by their ids."""
+    """Return the baselines, by problem, of the suite's job on a GPU that measures this problem."""
     planned = jobs([find_suite("transfer", REGISTRY)], REGISTRY, Plan(("cpu", "cuda")))
     (job,) = (each.job for each in planned if problem in each.job.problems)
     return {name: job.baseline_of(name) for name in job.problems}
 
 
-def test_a_gpus_baselines_are_those_of_the_direction():
+def test_baselines_on_a_gpu_depend_on_the_direction():
     assert baselines("transfer/n1024/f32/h2d") == {"transfer/n1024/f32/h2d": "transfer/cuda.pageable"}
     assert baselines("transfer/n51200000/f32/d2d") == {"transfer/n51200000/f32/d2d": "transfer/cuda.device"}
 
 
-def test_on_a_gpu_the_work_alone_is_measured_in_turn_with_the_transfer_before_it():
-    at_once, within = (f"transfer/n51200000/f32/{way}/work64" for way in ("h2d", "d2d"))
-    assert baselines(at_once) == {at_once: "transfer/cuda.serial", within: None}
+def test_on_a_gpu_work_alone_is_measured_in_turn_with_a_transfer_and_its_work():
+    transferred, alone = (f"transfer/n51200000/f32/{way}/work64" for way in ("h2d", "d2d"))
+    assert baselines(transferred) == {transferred: "transfer/cuda.serial", alone: None}

@@ -1,4 +1,4 @@
-"""Transposition: right on every shape, index maps of the steps in place, the TMA's boxes, little scratch."""
+"""Transposition: right on every shape; the index maps of steps in place, boxes of the TMA, and little scratch."""
 
 import itertools
 import math
@@ -27,10 +27,10 @@ BLOCKED, TILES = "transpose/numba.blocked", "transpose/numba.tiles"
     "dtype", ["f32", "bf16", *(pytest.param(name, marks=pytest.mark.long) for name in ("f64", "f16"))]
 )
 @pytest.mark.parametrize(("place", "name"), [("out", BLOCKED), ("in", TILES)])
-def test_every_shape_and_storage_type_is_transposed(dtype, place, name):
+def test_every_shape_and_storage_type_is_transposed_right(dtype, place, name):
     sizes = [size for size in AWKWARD + COMMON + WHOLE if place == "out" or 1 not in size]
     for i, (m, n) in enumerate(sizes, dtype in ("bf16", "f64")):
-        threads = (1, 3)[i % 2]  # the other number with another storage type
+        threads = (1, 3)[i % 2]  # the other number of threads with another storage type
         assert not failures(f"transpose/m{m}n{n}/{dtype}/{place}", name, threads=threads), (m, n, threads)
 
 
@@ -51,7 +51,7 @@ def test_scratch_grows_with_threads_by_one_strip_each(monkeypatch):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 7, 64, 500])
-def test_strips_of_any_length_stay_within_their_share(threads):
+def test_strips_of_any_length_take_at_most_a_tenth_of_the_matrix(threads):
     for longer in (*range(2, 300), 1009, 26752, 100003):
         size, workers, rest = _strips.strips(longer, 4096, threads, 2**21)
         assert longer == longer // size * size + rest
@@ -103,7 +103,7 @@ def test_a_block_is_transposed_in_registers_wherever_it_lies(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["u2", "u4", "u8"])
-def test_matrices_in_a_row_are_transposed_in_quarters_or_whole_and_no_others_are(dtype):
+def test_only_the_given_matrices_of_a_sequence_are_transposed(dtype):
     side = width(np.dtype(dtype).itemsize)
     for m, n in ((2 * side, 4 * side), (6 * side, 2 * side), (2 * side, 3 * side), (side, 2 * side), (7, 5)):
         a = np.arange(1, 5 * m * n + 1).astype(dtype)
@@ -132,7 +132,7 @@ def test_a_batch_of_one_is_the_matrix_itself():
     assert REGISTRY.problem("transpose/b1m5n7/f32/out") == REGISTRY.problem("transpose/m5n7/f32/out")
 
 
-def test_kernels_of_one_matrix_take_no_batch():
+def test_only_some_kernels_take_a_batch():
     problem = REGISTRY.problem("transpose/b2m64n64/f32/out")
     taken = {k.id for k in REGISTRY.kernels.values() if k.op == "transpose" and k.refuses(problem) is None}
     assert taken == {*ON_CPU, BATCHED.id}
@@ -168,13 +168,13 @@ def rotated(x):
 
 
 def row_targets(rows, cols):
-    """Where step 2 of c2r.cu brings each column of each row."""
+    """Return the column to which step 2 of c2r.cu moves each element of its row."""
     i, j = np.ogrid[:rows, :cols]
     return ((i + j // (cols // math.gcd(rows, cols))) % rows + j * rows) % cols
 
 
 def column_sources(rows, cols):
-    """Which row step 3 of c2r.cu takes each element from."""
+    """Return the row from which step 3 of c2r.cu takes each element of its column."""
     i, j = np.ogrid[:rows, :cols]
     return (i * cols + j - i // (rows // math.gcd(rows, cols))) % rows
 
@@ -200,7 +200,7 @@ def calls(problem, kernel=C2R, more=None, device=H100):
 
 
 def scratch_bytes(made):
-    """What a run reports: equal names are one buffer, and of one size."""
+    """Return the scratch that a run reports; equal names are one buffer, of one size."""
     buffers = {arg for call in made for arg in call.args if isinstance(arg, Scratch)}
     assert len({arg.name for arg in buffers}) == len(buffers)
     return sum(arg.nbytes for arg in buffers)
@@ -238,13 +238,13 @@ def test_c2r_runs_its_steps_backwards_where_columns_are_longer():
 
 
 @pytest.mark.parametrize("problem", ["m8192n28672/f32/in", "m26000n1000000/f32/in", "m16384n16384/f64/in"])
-def test_what_is_too_large_for_shared_memory_goes_through_scratch(problem):
+def test_rows_too_large_for_shared_memory_go_through_scratch(problem):
     made = calls(problem)
     assert 0 < 10 * scratch_bytes(made) <= REGISTRY.problem(f"transpose/{problem}").footprint_bytes
 
 
 @pytest.mark.parametrize(("b", "c"), [(1, 2), (3, 2), (1, 3), (5, 3), (3, 4), (2, 7), (5, 8), (209, 128)])
-def test_the_stash_has_a_place_of_its_own_for_all_that_is_needed_again(b, c):
+def test_the_stash_has_a_separate_place_for_each_element_that_is_needed_again(b, c):
     s, j = np.indices((c - 1, b * c))
     late, needed = s >= c // 2, j >= (s + 1) * b
     # Row and column of the stash that keep element j of row s, as in c2r_fused.cu.
@@ -255,7 +255,7 @@ def test_the_stash_has_a_place_of_its_own_for_all_that_is_needed_again(b, c):
 
 
 @pytest.mark.parametrize(("rows", "cols"), [(25, 165), (24, 63), (42, 96), (12, 20), (7, 9), (5, 10)])
-def test_a_row_behind_both_fused_steps_is_made_of_rows_from_it_on_and_of_the_stash(rows, cols):
+def test_a_row_after_both_fused_steps_comes_from_later_rows_and_the_stash(rows, cols):
     c = math.gcd(rows, cols)
     b = cols // c
     x = np.arange(rows * cols).reshape(rows, cols)
@@ -309,7 +309,7 @@ def test_all_blocks_of_the_cooperative_launches_are_resident(capability, sizes, 
         (C2R, "m64n96/f32", {"SCRATCH": 1}, H100, "a ring of 2 stripes lies in shared memory, not in scratch"),
     ],
 )
-def test_a_ring_of_stripes_is_refused_where_it_cannot_be(kernel, problem, tile, device, expected):
+def test_a_ring_of_stripes_is_refused_with_the_reason(kernel, problem, tile, device, expected):
     wanted = REGISTRY.problem(f"transpose/{problem}/in")
     default = vars(kernel.tile_for(wanted, device) or Tile())
     assert kernel.unfit(wanted, Tile(**{**default, **tile, "STAGES": 2}), device) == expected
@@ -365,10 +365,10 @@ _LARGEST = {"SQUARES": 32, "RING": 128, "BLOCKS": 1, "GROUP": 1}
 
 
 def beyond():
-    """Beyond the sweep's shapes: both directions through scratch, and rows longer than a block reads at a time.
+    """Yield cases beyond the sweep: both directions through scratch, and rows longer than a block reads at a time.
 
-    Grids of a few blocks, so that each block takes part in many waves, and has several stripes; of the TMA's kernel one
-    block, which goes round its ring many times, through several bands, the last of them narrower.
+    Grids have a few blocks, so that each block takes part in many waves and has several stripes. The kernel with the
+    TMA has one block, which goes round its ring many times, through several bands; the last band is narrower.
     """
     for sizes, by_scratch, columns in _FURTHER:
         problem = REGISTRY.problem(f"transpose/{sizes}/f32/in")

@@ -104,11 +104,11 @@ def free_twice():
     return str(status.name)
 
 
-def encoded_map(address=0, box=32, aside=0):
+def encoded_map(address=0, box=32, offset=0):
     device()
     d = driver
     status = encode_tiled()(
-        aligned(2 * NBYTES).ctypes.data + aside,
+        aligned(2 * NBYTES).ctypes.data + offset,
         d.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
         2,
         (1 << 20) + address,

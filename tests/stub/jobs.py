@@ -65,10 +65,10 @@ def launched_alone(kernel, problem):
     return printed.getvalue()
 
 
-def summed(kernel, problem, whole=2**40):
-    """Verify a sum of gradients on a host with `whole` bytes, and a sum on the device of the same operands."""
+def summed(kernel, problem, host_bytes=2**40):
+    """Verify a sum of gradients on a host with `host_bytes` bytes, and a sum on the device of the same operands."""
     Emulator()
-    with patch.object(cuda, "whole_bytes", lambda: whole):
+    with patch.object(cuda, "whole_bytes", lambda: host_bytes):
         rows = run_job(Job((problem,), (kernel, "aggregate/cuda.device"), Mode.VERIFY, (), 0, Budget(), threads=1))
     return {row.kernel: [row.status, row.reason, row.scratch_bytes] for row in rows}
 

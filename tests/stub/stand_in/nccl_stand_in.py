@@ -44,10 +44,10 @@ def groupEnd():
         assert status == driver.CUresult.CUDA_SUCCESS
     name, root = calls[0].name, calls[0].root
     sent = [_array(call.sent, call) for call in (calls[root : root + 1] if name == "broadcast" else calls)]
-    whole = np.add.reduce(sent)
+    total = np.add.reduce(sent)
     for gpu, call in enumerate(calls):
         if name == "broadcast" or root in (EVERYWHERE, gpu):
-            _array(call.received, call)[:] = whole
+            _array(call.received, call)[:] = total
 
 
 def _array(address, call):
