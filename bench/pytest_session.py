@@ -24,7 +24,7 @@ from kernelmark.bench.run.crashes import Workers
 from kernelmark.bench.run.session import Session, run_passes
 
 DEFAULT_SUITES = ("smoke", "founding")
-#: The most lines of tables at the end of a session, and the columns of a line; `kernelmark show` prints the rest.
+#: The maximum number of lines of tables at the end of a session, and their width; `kernelmark show` prints the rest.
 LINES, COLUMNS = 60, 120
 #: The problems, thread count and instruction set that the contenders of a job share.
 Group = tuple[tuple[str, ...], int, str]

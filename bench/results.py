@@ -12,7 +12,7 @@ from kernelmark.bench.report.anonymity import hidden
 from kernelmark.bench.report.format import factor, row_time, seconds, spread
 from kernelmark.bench.report.layout import TableColumn, table
 
-#: The most rows that a notebook shows.
+#: The maximum number of rows that a notebook shows.
 SHOWN = 100
 _COLUMNS = tuple(map(TableColumn, ("problem", "kernel", "mode", "threads", "time", "95 %", "speedup", "status")))
 

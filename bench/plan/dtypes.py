@@ -33,7 +33,7 @@ DTYPES = {
     "s8": DType(1, 0.0, 0x80, "signed char", 0.0, 0x7F),
     "s32": DType(4, 0.0, 0x80000000, "int", 0.0, 0x7FFFFFFF),
 }
-#: Signed integers, named as in PTX. They have no NaN, so the least value marks unwritten elements.
+#: Signed integers, named as in PTX. They have no NaN, so the lowest value marks unwritten elements.
 INTEGERS = ("s8", "s32")
 
 #: The types that NumPy lacks, by their names in ml_dtypes.

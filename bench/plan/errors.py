@@ -14,7 +14,7 @@ class UsageError(Exception):
 
 
 class StoreGone(UsageError):
-    """The file of the store has been removed or replaced; the command exits with 1."""
+    """The store's file has been removed or replaced; the command exits with 1."""
 
 
 class Unsupported(Exception):

@@ -125,7 +125,7 @@ class Kernel:
         return f"{self.id}: {complaint}: {self.unwanted(problem, next(self.tiles(device)), device)}"
 
     def executed_flop(self, problem: Problem, device: DeviceLimits = H100) -> int:
-        """Return the floating-point operations that the kernel, with its tile, executes for `problem` on the device.
+        """Return how many floating-point operations the kernel, with its tile, executes for `problem` on the device.
 
         A kernel that declares no number executes the nominal number or, if larger, the number that its numerics
         require. Raises ValueError if the kernel declares fewer operations than its numerics require.

@@ -149,7 +149,7 @@ _originals: list[Originals] = []
 
 
 def keep_originals(timeout_s: float) -> None:
-    """Record the original functions before a plug-in is loaded, in a worker (which has an infinite `timeout_s`)."""
+    """In a worker, which has an infinite `timeout_s`, record the original functions before a plug-in is loaded."""
     if timeout_s == math.inf and not _originals:
         _originals.append(Originals())
 

@@ -13,9 +13,9 @@ from kernelmark.bench.plan.registry import Registry
 
 #: Sweeps of at most this many problems are expanded when they are read, so that an invalid one is found before a run.
 CHECKED_AT_ONCE = 1000
-#: The most problems of a sweep; planning this many takes gigabytes, and measuring them a month.
+#: The maximum number of problems in a sweep; planning this many takes gigabytes, and measuring them a month.
 MOST_PROBLEMS = 10_000_000
-#: The largest integer of the store.
+#: The largest integer that the store can hold.
 _LARGEST = 2**63 - 1
 #: The parts of a network. A part's seconds per batch are the sum of time x count over its layers.
 PARTS = ("forward", "backward")

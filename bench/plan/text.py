@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-#: The most characters of a complaint or a reason.
+#: The maximum length of a complaint or a reason, in characters.
 MOST = 300
 #: Matches terminal commands: control sequences, strings and escapes of ECMA-48, complete or not.
 _COMMANDS = re.compile(

@@ -25,7 +25,7 @@ _OPERANDS = 0.27
 #: zero has the mean 0; the values also cover truncation towards minus infinity, since sources do not say which of the
 #: two Hopper uses.
 _LIMITED, _LIMITED_MEAN, _LIMITED_SPREAD = 2.0**-13, 0.0042, 0.0055
-#: The most roundings of a sum that count as independent, since a few large products may dominate it.
+#: The maximum number of a sum's roundings that count as independent, since a few large products may dominate it.
 _INDEPENDENT = 64
 #: Bounds on the largest of many million errors, in the same units.
 _LARGEST_CHAIN, _LARGEST_TRUNCATED, _LARGEST_OPERANDS = 8 / 3, 2.0, 4.0

@@ -40,8 +40,8 @@ class Bound(NamedTuple):
 
     largest, rms: the maximum and the root mean square of an element's absolute error before it is stored, in units of
     `unit`. unit: the magnitude of each element's operands, a number or an array that broadcasts to the output. stored:
-    the storage type of the results. roundings: the least number of independent rounding errors in all elements; if it
-    is small, the rms error scatters more. uneven: the rms error of an algorithm's least accurate elements, divided by
+    the storage type of the results. roundings: a lower bound on the number of independent rounding errors; if it is
+    small, the rms error scatters more. uneven: the rms error of an algorithm's least accurate elements, divided by
     that of all elements. comparisons: the number of comparisons of this kind in a verdict, which share the rate of
     false alarms. own: the rms error, in absolute terms, of a function applied to the sum; its largest error is four
     times that. rounding: the mean square of the error of rounding an element to `stored`, in squared rounding steps.

@@ -18,7 +18,7 @@ _DAMAGE = (sqlite3.Error, msgspec.MsgspecError, ValueError, TypeError, LookupErr
 #: order. The plus sign keeps SQLite from using the index, which would look up every row and sort them all.
 OF_RUN = "result_id BETWEEN :first AND :last AND +run_id = :run_id"
 #: Limits for stores that other users wrote: the largest value that is read, SQLite's steps between two checks of a
-#: query, and the most checks of a query. A query of a million rows takes half of the steps allowed.
+#: query, and the maximum number of these checks. A query of a million rows takes half of the steps allowed.
 MOST_BYTES = 32 * 2**20
 STEPS, MOST_LOOKS = 10**6, 300
 

@@ -8,14 +8,14 @@ import msgspec
 
 from kernelmark.bench.plan.numbers import NotNegative
 
-#: The most bytes of a version's decompressed sources.
+#: The maximum size of a version's decompressed sources, in bytes.
 _MOST_BYTES = 64 * 2**20
 Sources = Mapping[str, bytes]
 WATCH, TUNE = "watch", "tune"
 
 
 class LaunchResources(msgspec.Struct, frozen=True):
-    """The most registers and spilled bytes per thread in any launch of a CUDA kernel."""
+    """The highest numbers of registers and of spilled bytes per thread among the launches of a CUDA kernel."""
 
     registers: int
     spill_bytes: int

@@ -26,7 +26,7 @@ from kernelmark.bench.plan.text import as_json
 from kernelmark.bench.plan.tiles import tile_text
 from kernelmark.bench.report.layout import TableColumn, paragraph, table
 
-#: The most tiles of one kernel that are compiled. A kernel without `prefer` may have any number of tiles.
+#: The maximum number of a kernel's tiles that are compiled. A kernel without `prefer` may have any number of tiles.
 TILES = 64
 #: The number of tiles that are compiled as one program; they share headers and often functions.
 TOGETHER = 8

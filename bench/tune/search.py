@@ -40,7 +40,7 @@ VISITS = 20
 
 
 class SearchWay(NamedTuple):
-    """A search method, and the most tiles that it evaluates."""
+    """A search method, and the maximum number of tiles that it evaluates."""
 
     strategy: str
     budget: int

@@ -27,7 +27,7 @@ from kernelmark.bench.tune.profile.sass import analyse
 from kernelmark.bench.tune.profile.view import profiled
 from kernelmark.bench.tune.search import Config, Subject, limits_here
 
-#: The most tiles that are printed, and the most tiles with equal bounds that are run in the emulator.
+#: The maximum number of tiles that are printed, and of tiles with equal bounds that are run in the emulator.
 SHOWN = 10
 ARCH = "sm_90a"
 
@@ -107,7 +107,7 @@ def arch_here(kernel: Kernel) -> str:
 
 
 def resources(subject: Subject, config: Config) -> LaunchResources | None:
-    """Return the most registers and spill bytes of a tile's launches; None for a CPU kernel, or if compiling fails."""
+    """Return a tile's highest register count and spill bytes; None for a CPU kernel, or if compiling fails."""
     kernel = subject.kernel
     launches = _launches(subject, kernel, config, arch_here(kernel)) if isinstance(kernel, CudaKernel) else []
     if not launches:

@@ -37,7 +37,7 @@ from kernelmark.bench.tune.search import Config, SearchWay, Subject, choose, sea
 from kernelmark.bench.tune.static import arch_here, resources
 from kernelmark.bench.tune.tuned import AUTO, TileRecord, source_digest, sources_of, versions
 
-#: The most tiles per job besides the default. A job draws its operands and computes its references only once.
+#: The maximum number of tiles per job besides the default. A job draws operands and computes references only once.
 AT_ONCE = 6
 
 

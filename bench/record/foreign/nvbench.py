@@ -129,7 +129,7 @@ def _summaries(state: JsonNode) -> dict[str, JsonNode]:
 def _add_times(
     result: Result, way: NvbenchTiming, summaries: dict[str, JsonNode], samples: list[float], problem: Problem | None
 ) -> None:
-    """Add the times that the file has. Older versions of nvbench write only the mean."""
+    """Add the times that the file contains. Older versions of nvbench write only the mean."""
     times = f"{way.tag}/time/{way.clock}"
     if samples:
         source.add_samples(result, samples)

@@ -44,7 +44,7 @@ Key = tuple[str, bool]
 Place = tuple[int, int, int, int]
 #: The sectors that a block touches, by buffer and direction: the sectors of a block that ran, and an offset to add.
 Touched = list[tuple[Key, Array, int]]
-#: The most blocks of a launch in the model; each takes some microseconds of computation.
+#: The maximum number of a launch's blocks in the model; each takes some microseconds of computation.
 MOST_BLOCKS = 200_000
 
 

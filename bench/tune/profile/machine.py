@@ -121,9 +121,9 @@ class Work(msgspec.Struct, frozen=True):
 class TimeBound(msgspec.Struct, frozen=True):
     """Lower bounds on the time. times: the least time in seconds by known limit. limiting: the limit with the longest.
 
-    waves: the blocks of the main launch, divided by the blocks that the device holds at once. tail: the most blocks on
-    a multiprocessor, divided by the average. The times of limits within a multiprocessor are multiplied by `tail`,
-    which assumes that all blocks have equal work.
+    waves: the blocks of the main launch, divided by the blocks that the device holds at once. tail: the largest number
+    of blocks on a multiprocessor, divided by the average. The times of limits within a multiprocessor are multiplied by
+    `tail`, which assumes that all blocks have equal work.
     """
 
     device: str
@@ -191,7 +191,7 @@ def render(bound: TimeBound, style: str = "simple") -> str:
     return table(columns, rows, style, titled=True)
 
 
-#: The fewest iterations per warp for a comparison: with fewer, work outside the loop would hide differences inside.
+#: The minimum number of trips per warp for a comparison: with fewer, work outside the loop would hide differences.
 LEAST_TRIPS = 16
 _WARP = 32
 #: By opcode, the field of LineCounts with the emulator's counts, and the word with which this field's keys begin.

@@ -25,7 +25,7 @@ import numpy as np
 from kernelmark.bench.plan.dtypes import Array
 from kernelmark.bench.tune.select.training import MISSING, FeatureSpace, evaluated
 
-#: The most splits above a leaf, and the fewest problems in a leaf.
+#: The maximum number of splits above a leaf, and the minimum number of problems in a leaf.
 DEPTH, LEAST = 8, 5
 #: In the search for splits, costs are capped at this value, so that hopeless kernels influence no split.
 CLIP = math.log(2)
@@ -49,7 +49,7 @@ class TreeNode(NamedTuple):
 def grow(features: Array, costs: Array, least: int = LEAST, depth: int = DEPTH, rows: Array | None = None) -> TreeNode:
     """Grow a tree on the features of problems and the cost of each kernel.
 
-    least: the fewest problems in a leaf. depth: the most splits above a leaf. rows: the problems, by default all.
+    least: minimum problems in a leaf. depth: maximum splits above a leaf. rows: the problems, by default all.
     """
     rows = np.arange(len(features)) if rows is None else rows
     node = TreeNode(rows, np.argsort(costs[rows].mean(axis=0), kind="stable"))
@@ -191,7 +191,7 @@ def _places(space: FeatureSpace) -> list[list[int]]:
 TREES, AROUND, OCTAVES, SEED = 20, 12, 0.25, 0
 #: An input with fewer values than this is not varied, such as taps, strides and groups.
 FEWEST_VALUES = 10
-#: The fewest problems in a leaf of one of the averaged trees, which may err more than a tree used alone.
+#: The minimum number of problems in a leaf of an averaged tree, which may err more than a tree used alone.
 LEAST_TAUGHT = 3
 
 

@@ -36,7 +36,7 @@ KernelId = Annotated[str, Meta(pattern=rf"\A{NAME}/{NAME}\.{NAME}\Z", max_length
 
 
 class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A geometric mean of ratios of speeds (`recovered`: a quotient). low, high: 95 % interval; null for one family."""
+    """A geometric mean of speed ratios; for `recovered`, a quotient. low, high: 95 % interval; null for one family."""
 
     mean: float
     low: float | None
@@ -63,7 +63,7 @@ class Regret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The cost of a selector on held-out problems. The oracle is the choice of the fastest kernel for each problem.
 
     gap: the oracle's speed relative to the best single kernel's. over_single: the selector's speed relative to that
-    kernel's. recovered: log(over_single) / log(gap). processes: the fewest processes of any row; if it is 1, the same
+    kernel's. recovered: log(over_single) / log(gap). processes: the lowest number in any row; if it is 1, the same
     process chooses and times the oracle's kernels. noise: a sentence with the number of disturbed rows, or "".
     """
 

@@ -76,7 +76,7 @@ def emulate(registry: Registry, kernel: CudaKernel, problem: Problem, device: De
 #: Limits for running the user's problem: operations plus bytes of traffic, some seconds' worth; and bytes of operands,
 #: for which the emulator's records take eight times as many bytes.
 SECONDS_WORTH, HELD_BYTES = 30_000_000, 2**28
-#: The most clusters in a sample of the problem, including the first and the last, and the limit of CPU seconds.
+#: The maximum number of clusters in a sample of the problem, which has the first and the last, and of CPU seconds.
 SAMPLED, OWN_S = 9, 60
 
 
@@ -123,7 +123,7 @@ def _looked_at(chosen: list[EmulatedCase], trips: dict[Loop, int]) -> Iterator[t
 def _look(
     case: EmulatedCase, names: tuple[str, ...], limit_s: int = LIMIT_S, sample: Mapping[int, int] = MappingProxyType({})
 ) -> tuple[list[Defect], dict[Loop, int]]:
-    """Return the defects of a case, and the most iterations of each loop that was reached."""
+    """Return the defects of a case, and the highest number of iterations of each loop that was reached."""
     defects, trips = list[Defect](), dict[Loop, int]()
     for outcome, some in looks(case, names, limit_s=limit_s, sample=sample, trips=True):
         defects += some
@@ -148,9 +148,9 @@ def _sizes(loop: Loop) -> set[str]:
     return set(_SIZE.findall(bound)) - set(_CONSTANT.findall(Path(loop.file).read_text(errors="replace")))
 
 
-#: The most reports shown; more would only fill the screen.
+#: The maximum number of reports shown; more would only fill the screen.
 SHOWN = 8
-#: The most problems, and the most further places of a bug, that a report lists.
+#: The maximum number of problems, and of further places of a bug, that a report lists.
 NAMED = 3
 #: Kinds of report that one bug (a missing barrier, a wrong index) can cause. Reports of other kinds are separate bugs.
 FAMILIES = dict.fromkeys(("race", "uninitialised-read"), "order")
