@@ -167,7 +167,7 @@ def test_the_inverse_of_r2c_is_refused_in_suites(complaint):
     assert refusal == "here: direction is 'inverse', expected forward for r2c; the inverse of r2c is c2r"
 
 
-def test_the_suite_has_each_problem_once_and_every_kind():
+def test_the_suite_fft_has_each_problem_once_and_every_kind():
     problems = [entry.problem for entry in find_suite("fft", REGISTRY).entries()]
     assert len({problem.id for problem in problems}) == len(problems) > 40
     assert {(problem.kind, problem.direction) for problem in problems} == {

@@ -209,7 +209,7 @@ def test_products_share_blocks_only_if_every_multiprocessor_still_has_one():
         (396, 2, 4, 0.75),
     ],
 )
-def test_the_share_of_a_device_that_blocks_fill(blocks, resident, warps_, share):
+def test_the_share_of_a_devices_rate_follows_from_waves_and_resident_warps(blocks, resident, warps_, share):
     assert filled(blocks, resident, warps_, 132) == pytest.approx(share)
 
 

@@ -188,7 +188,7 @@ def c2r(x):
 
 
 @pytest.mark.parametrize("rows", ROWS)
-def test_the_steps_transpose(rows):
+def test_the_steps_of_c2r_transpose(rows):
     for cols in (cols for cols in COLS if cols >= rows):
         x = np.arange(rows * cols).reshape(rows, cols)
         assert np.array_equal(c2r(x).reshape(cols, rows), x.T), cols
@@ -324,7 +324,7 @@ def test_a_ring_has_a_block_on_each_multiprocessor_for_every_stripe_that_fits():
 
 @pytest.mark.parametrize("tiles", range(1, 6))
 @pytest.mark.parametrize(("dtype", "width"), [("f64", 32), ("f32", 64), ("f16", 128)])
-def test_square_matrices_by_vectors_are_folded_as_those_by_elements(dtype, width, tiles):
+def test_square_matrices_have_the_same_grid_by_vectors_as_by_elements(dtype, width, tiles):
     by_vectors, by_elements = (CUDA[f"transpose/cuda.{name}"] for name in ("vectorised_inplace", "tiled_inplace"))
     (launch, *_), (expected, *_) = (
         calls(f"m{n}n{n}/{dtype}/in", kernel) for n, kernel in ((width * tiles, by_vectors), (32 * tiles, by_elements))

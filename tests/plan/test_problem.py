@@ -252,7 +252,7 @@ def test_the_variance_of_errors_is_estimated_from_a_sample_within_the_arithmetic
     assert error_variance(want, want, zeros, 10**6) == pytest.approx(0.1**2), "sums of zeros show no error"
 
 
-def test_a_plain_product_is_not_charged_for_scaling():
+def test_the_bound_of_a_plain_product_has_no_term_for_scaling():
     assert sum_bound("fp32", "f32", 64, "f32").rms < sum_bound("fp32", "f32", 64, "f32", 1.5, 0.5).rms
 
 

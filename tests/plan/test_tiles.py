@@ -135,7 +135,7 @@ def ids(registry, globs, listed=()):
         (("!gemm/numpy.*", "!gemm/own.tuned"), []),
     ],
 )
-def test_globs_select_kernels_before_the_at_and_their_tiles_after_it(tuned, registry, globs, selected):
+def test_globs_select_kernels_before_the_at_sign_and_tiles_after_it(tuned, registry, globs, selected):
     assert ids(registry, globs) == selected
 
 
