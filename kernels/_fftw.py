@@ -104,7 +104,7 @@ class Wisdom:
         return True
 
     def write(self) -> None:
-        """Write the plans, merged with those that other processes wrote meanwhile; the file is renamed into place.
+        """Write the plans, merged with plans that other processes have written; the file is replaced atomically.
 
         If the folder cannot be written, the next process plans again.
         """

@@ -30,7 +30,7 @@ _LIBC = ctypes.PyDLL(None)
 
 
 class Band(NamedTuple):
-    """A thread's work in a launch. table: its calls, or None if not all calls are compiled."""
+    """A thread's work in a launch. table: the launch's calls, or None unless all of them are compiled."""
 
     launch: Launch
     table: "Table | None"

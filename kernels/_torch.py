@@ -83,7 +83,7 @@ def _tasks() -> set[int]:
 def implementation(launch: Launch, primitive: str, otherwise: str) -> str:
     """Return the implementation that a launch uses, as oneDNN reports it: `oneDNN 3.12.0 brg_conv_fwd:avx512_core`.
 
-    primitive: oneDNN's name of the operation, such as `convolution`; otherwise: the text if nothing is reported.
+    primitive: oneDNN's name of the operation, such as `convolution`; otherwise: returned if nothing is reported.
     """
     torch: Any = import_module("torch")
     mkldnn = torch.backends.mkldnn

@@ -135,7 +135,7 @@ def timed(tasks: Iterable[Task], agenda: Agenda) -> list[Task]:
 
 
 class Slot(NamedTuple):
-    """The open tasks chosen for some seconds on a device, and those that do not fit, sorted by value per second."""
+    """The open tasks chosen for a given time on a device, and those that do not fit, sorted by value per second."""
 
     chosen: list[Task]
     left: list[Task]

@@ -216,7 +216,7 @@ def alarms(registry: Registry, count: int, seed: int, seen: Counter[str], op: st
 
 
 def timed_alarms(registry: Registry, count: int, seed: int, seen: Counter[str], op: str = "") -> Iterator[str]:
-    """Yield a line for each kernel that fails or is accused when it is measured, hot or cold in turn."""
+    """Yield a line for each kernel that fails or is accused when problems are measured alternately hot and cold."""
     modes = itertools.cycle((Mode.HOT, Mode.COLD))
     for problem, mode in zip(problems(registry, count, seed, op), modes, strict=False):
         kernels = [kernel.id for kernel in supporting(registry, problem)]

@@ -1,4 +1,4 @@
-"""Measure the seconds, CPU time and peak memory of commands, and the seconds of calls that are made in turn."""
+"""Measure the time, CPU time and peak memory of commands, and the times of calls that are made in turn."""
 
 import compileall
 import os
@@ -79,7 +79,7 @@ def slowest_and_largest(name: str, usages: dict[str, Took]) -> Found:
 
 
 def in_turn(rounds: int, *calls: Callable[[], Any]) -> list[list[float]]:
-    """Return the seconds of calls, in alternating forward and backward order, after an untimed call of each."""
+    """Return the times in seconds of calls in alternating forward and backward order, after an untimed call of each."""
     times: list[list[float]] = [[] for _ in calls]
     for call in calls:
         call()

@@ -56,7 +56,7 @@ class FftOperands(Protocol):
 
 
 class Transformed(NamedTuple):
-    """The float64 result, and `size`: the rms of each transform's real and imaginary parts, from its input's norm."""
+    """The float64 result, and `size`: the rms of each result's real and imaginary parts, computed from its input."""
 
     values: Array
     size: Array
@@ -185,11 +185,11 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         return _parts(run(spectrum, norm="forward" if self.direction == "forward" else "backward"))
 
     def tolerance(self, numerics: str) -> Bound:
-        """Return the bound on the errors of a real or imaginary part, in units of its rms over one transform.
+        """Return the bound on errors of real and imaginary parts, in units of the parts' rms over one transform.
 
         The norm of an FFT's error is at most a multiple of u log2(N) times its result's norm (Higham, Accuracy and
         Stability of Numerical Algorithms, 2nd ed., section 24.1), spread evenly over the elements; with independent
-        roundings, it is a multiple of u sqrt(log2(N)). The multiple is largest if N is prime: libraries then follow the
+        roundings, it is a multiple of u sqrt(log2(N)). The multiple is largest if N is prime: libraries then sum by the
         definition, or convolve by transforms of twice the length (Rader, Bluestein). In FP64, the reference has errors,
         too.
         """

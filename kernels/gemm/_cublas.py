@@ -106,7 +106,7 @@ def binding() -> str:
 
 @lru_cache
 def described(problem: object) -> str:
-    """Return the library's version and how it is called: `cublas 13.0.2 by nvmath`."""
+    """Return the library's version and the binding through which it is called: `cublas 13.0.2 by nvmath`."""
     blas = _cublas()
     version = blas.api.get_version(blas.handle)
     return f"cublas {version // 10000}.{version // 100 % 100}.{version % 100} by {binding()}"

@@ -66,7 +66,7 @@ def handle() -> int:
 
 
 def version(problem: object) -> str:
-    """Return the library's version and how it is called: `cublaslt 13.0.2 by nvmath`."""
+    """Return the library's version and the binding through which it is called: `cublaslt 13.0.2 by nvmath`."""
     number = api().get_version()
     return f"cublaslt {number // 10000}.{number // 100 % 100}.{number % 100} by nvmath"
 

@@ -89,7 +89,7 @@ def updated(product: Product, weights: Array, velocity: Array, rng: "np.random.G
 
 
 def bound(epilogue: Epilogue, numerics: str, storage: str, k: int, stored: str, is_plain: bool) -> Bound:
-    """Return the bound of C or V: the product's errors, and the epilogue's own. `Reference.scaled` applies its slope.
+    """Return the bound of C or V: the product's errors, and the epilogue's own. `Reference.scaled` applies the slope.
 
     The bound is a multiple of the reference's `unit`. is_plain: alpha is 1, and nothing is added to the product.
     """

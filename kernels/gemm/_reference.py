@@ -131,8 +131,8 @@ class Reference(NamedTuple):
     def scaled(self, bound: Bound) -> Bound:
         """Return the bound with the unit of these values.
 
-        A sigmoid multiplies an error of x by at most its steepest slope on the way, which is at the point nearest to 0:
-        |x| less the largest error.
+        A sigmoid multiplies an error of x by at most its steepest slope between x and the erroneous x, which is at the
+        point nearest to 0: |x| less the largest error.
         """
         if self.before is None:
             return bound._replace(unit=self.unit)

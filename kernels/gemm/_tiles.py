@@ -132,5 +132,5 @@ def pipelined(t: Tile, along_k: tuple[bool, bool], w: int) -> str | None:
 
 
 def pipeline(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why a tile with panels that are copied ahead is invalid for a product, or None."""
+    """Return why a tile is invalid for a product whose panels are copied ahead, or None."""
     return pipelined(t, (p.op_a == "N", p.op_b == "T"), pack(p)) or beyond_grid(p, t)

@@ -171,7 +171,7 @@ def loop(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 
 def _aligned(problem: GemmProblem) -> str | None:
-    """Return why GemmGroupedBatchedEx cannot take `problem`, or None: m1n1k1 in f16 accessed a misaligned address."""
+    """Return why GemmGroupedBatchedEx cannot take `problem`, or None; in f16, m1n1k1 accessed a misaligned address."""
     return fits_ints(problem) or (rows_of_16_bytes(problem) if problem.dtype in ("f16", "bf16") else None)
 
 

@@ -70,7 +70,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     lda_pad, ldb_pad, ldc_pad: elements by which leading dimensions exceed the lengths of rows. batch: strided products.
     epilogue: the operation on x = alpha op_A(A) op_B(B) + beta C before it is stored:
     bias-relu: C = max(0, x + bias), with a bias per column (n). sigmoid: C = 1 / (1 + exp(-x)).
-    update: the step of weights C by their gradient x, with momentum and weight decay; beta is 0. A velocity V
+    update: a step of the weights C, given their gradient x, with momentum and weight decay; beta is 0. A velocity V
     (m x n, inout, with C's leading dimension) becomes momentum V - rate (x + decay C), then C (inout) becomes C + V, as
     in Caffe, with the numbers `momentum`, `rate` and `decay`.
     s8.s32: exact sums of integers, without rounding or overflow; alpha is 1, beta 0, and no epilogue follows.
@@ -380,7 +380,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     @property
     def flop(self) -> int:
-        """Return two operations per multiply-add; 0 if alpha is 0, since BLAS then need not read A and B."""
+        """Count two operations per multiply-add, or none if alpha is 0, since BLAS then need not read A and B."""
         return 2 * self.batch * self.m * self.n * self.k if self.alpha else 0
 
     def least_flop(self, numerics: str) -> int:

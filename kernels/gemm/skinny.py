@@ -25,7 +25,7 @@ def itemsize(p: GemmProblem) -> int:
 
 
 def rows(p: GemmProblem) -> int:
-    """Return the rows that a warp sums: all rows of A in FP32; in 16 bits a multiple of eight, as in mma.sync."""
+    """Return the number of rows that a warp sums: all of A's in FP32; in 16 bits a multiple of 8, as in mma.sync."""
     return p.m if itemsize(p) == 4 else 8 * ceil_div(p.m, 8)
 
 
@@ -35,7 +35,7 @@ def step(p: GemmProblem) -> int:
 
 
 def least_columns(p: GemmProblem) -> int:
-    """Return the fewest columns of C that a warp covers: for each group of lanes one, or a vector if op(B) is N."""
+    """Return the fewest columns of C that a warp covers: one for each group of lanes, or a vector if op(B) is N."""
     return GROUPS if p.op_b == "T" else GROUPS * VECTOR // itemsize(p)
 
 

@@ -96,7 +96,7 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
 
     @classmethod
     def emulated_sizes(cls) -> EmulatedSizes:
-        """Return sizes: one element, less than a vector or a block, and more, with and without a remainder."""
+        """Return sizes of one element, of less than a vector or a block, and of more, with and without a remainder."""
         return EmulatedSizes([{"n": n} for n in (1, 3, 31, 264, 1031, 4096, 4099, 9001)], long_from=4096)
 
     def dims(self) -> dict[str, int | float | str]:

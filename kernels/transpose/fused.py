@@ -18,7 +18,7 @@ from kernelmark.kernels.transpose.problem import TransposeProblem
 
 
 def stash_bytes(v: View) -> int:
-    """Return the bytes of the stash in scratch, which has half as many rows as the sides' greatest common divisor."""
+    """Return the bytes of the stash in scratch; its number of rows is half the greatest common divisor of the sides."""
     return v.common // 2 * v.cols * v.itemsize
 
 

@@ -116,7 +116,7 @@ def ring_fits(v: View, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def resident(v: View, t: Tile, device: DeviceLimits) -> int:
-    """Return how many blocks fit on a multiprocessor, given shared memory and BLOCK_THREADS threads in all."""
+    """Return how many blocks fit on a multiprocessor, given its shared memory and a total of BLOCK_THREADS threads."""
     threads = v.stripe_threads(t.W, t.STAGES)
     return max(1, min(BLOCK_THREADS // threads, device.blocks_by_shared(v.stripe_bytes(t.W, t.STAGES))))
 
