@@ -13,7 +13,7 @@ from kernelmark.bench.run.session import new_run_id
 
 @pytest.fixture
 def imported(tmp_path, find):
-    """The rows of the runs that a file gives, each as (run, {case: (result, dims)})."""
+    """Return a function that imports files and returns each run as (run, {case: (result, dims)})."""
 
     def of(*paths):
         with_ids = import_files(tmp_path / "results.db", paths, find, new_run_id)
@@ -30,7 +30,7 @@ def find(registry):
 
 @pytest.fixture
 def refused(tmp_path, find, complaint):
-    """The line that refuses files to import, which leave no store."""
+    """Return a function that imports invalid files and returns the error; asserts that no store is left."""
 
     def of(*paths):
         line = complaint(lambda: import_files(tmp_path / "refused.db", paths, find, new_run_id))
@@ -42,7 +42,7 @@ def refused(tmp_path, find, complaint):
 
 @pytest.fixture
 def edited(tmp_path):
-    """A copy of a JSON file with one value replaced: `benchmarks.0.stats.median`."""
+    """Return a function that copies a JSON file with the value at a place (`benchmarks.0.name`) replaced."""
 
     def of(path, place, value):
         root = json.loads(path.read_text())

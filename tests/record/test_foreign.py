@@ -1,7 +1,7 @@
-"""Results from elsewhere as runs of their own.
+"""Imports of other programs' results as new runs.
 
-tests/data/pytest_benchmark.json was written by pytest-benchmark 5.3.1 and shortened. tests/data/nvbench.json is laid
-out as nvbench's printer does it (nvbench/json_printer.cu); its numbers are made up.
+tests/data/pytest_benchmark.json was written by pytest-benchmark 5.3.1 and shortened. tests/data/nvbench.json has the
+layout of nvbench's printer (nvbench/json_printer.cu), with made-up numbers.
 """
 
 import array
@@ -34,7 +34,7 @@ SORTED = "sort/pytest.test_sorting.test_sorted sort/100  t1"
 AXPY = "axpy/nvbench.axpy axpy/T=F32/N=1048576 cold t1"
 
 
-def test_a_benchmark_stands_under_its_name_and_parameters_or_the_problem_of_ours_that_one_is(imported):
+def test_the_problem_of_a_benchmark_is_its_group_and_parameters_unless_a_parameter_is_one_of_our_problems(imported):
     ((run, rows),) = imported(FOREIGN)
     r, dims = rows["sort/pytest.test_sorting.test_numpy sort/1000  t1"]
     assert (r.suite, r.op, r.problem, r.provider) == ("imported:pytest_benchmark.json", "sort", "sort/1000", "pytest")
@@ -68,7 +68,7 @@ def test_without_samples_there_is_a_median_and_no_interval(imported, edited):
     assert (r.time_s_ci95_low, r.interval, r.outliers) == (None, "", None)
 
 
-def test_what_our_own_pytest_run_writes_comes_back_as_its_rows(tmp_path, python_in, imported, called):
+def test_the_json_of_our_pytest_session_is_imported_as_the_rows_of_its_csv(tmp_path, python_in, imported, called):
     options = ("--km-suite", "gemm/m33n31k17/f32/NT", "--km-kernels", "gemm/numpy.matmul", "--km-no-ceilings")
     files = (f"--km-csv={tmp_path / 'own.csv'}", f"--benchmark-json={tmp_path / 'own.json'}")
     done = python_in(tmp_path, *ONLY, *options, *files)
@@ -83,19 +83,19 @@ def test_what_our_own_pytest_run_writes_comes_back_as_its_rows(tmp_path, python_
         assert len(store.samples(run.run_id, r.case)) == r.samples
 
 
-def test_an_imported_run_has_the_id_that_it_was_given_unless_that_is_taken(tmp_path, complaint, find):
+def test_imported_runs_have_the_given_ids_and_a_taken_id_is_refused(tmp_path, complaint, find):
     ids = iter(("first", "second", "third"))
     runs = import_files(tmp_path / "r.db", [FOREIGN, NVBENCH], find, lambda started: next(ids))
-    assert [run.run_id for run in runs] == ["first", "second", "third"]  # one a device: nvbench measured on two
+    assert [run.run_id for run in runs] == ["first", "second", "third"]  # one per device; nvbench.json has two
     taken = iter(("fourth", "first"))
-    said = complaint(lambda: import_files(tmp_path / "r.db", [NVBENCH], find, lambda started: next(taken)))
-    assert "nothing was imported" in said
+    line = complaint(lambda: import_files(tmp_path / "r.db", [NVBENCH], find, lambda started: next(taken)))
+    assert "nothing was imported" in line
     with Store(tmp_path / "r.db") as store:
         assert store.run_ids() == ["first", "second", "third"]
         assert {row.run_id for row, _ in store.results("second")} == {"second"}
 
 
-def test_a_second_import_is_a_run_of_its_own_and_says_so(called, tmp_path):
+def test_a_second_import_makes_another_run_and_reports_the_first(called, tmp_path):
     first, second = (called("import", str(FOREIGN), "--db", "r.db").printed for _ in range(2))
     run_id = first.split()[1].removesuffix(":")
     assert first == f"run {run_id}: 5 rows from {FOREIGN}\n"
@@ -118,13 +118,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("name", "text", "refusal"), REFUSED)
-def test_what_is_none_of_the_formats_is_refused_in_one_line(tmp_path, refused, name, text, refusal):
+def test_a_file_of_no_known_format_or_without_rows_is_refused_in_one_line(tmp_path, refused, name, text, refusal):
     path = tmp_path / name
     path.write_text(text)
     assert refused(path).startswith(f"{path}: {refusal}")
 
 
-def test_bytes_that_are_no_text_and_files_that_are_not_there_are_refused(tmp_path, refused):
+def test_binary_files_missing_files_and_folders_are_refused(tmp_path, refused):
     (tmp_path / "bin.json").write_bytes(b"{\xff")
     assert "byte 1 is not UTF-8" in refused(tmp_path / "bin.json")
     assert "No such file" in refused(tmp_path / "missing.json")
@@ -151,14 +151,14 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("path", "place", "value", "refusal"), BROKEN)
-def test_a_value_that_cannot_be_is_told_with_its_place(edited, refused, path, place, value, refusal):
+def test_a_file_with_an_invalid_value_is_refused_with_its_place(edited, refused, path, place, value, refusal):
     broken = edited(path, place, value)
     text = refused(FOREIGN, broken)
     assert text.startswith(f"{broken}: ")
     assert refusal in text
 
 
-#: Of one benchmark among others: a place, a value that no time can have, and the complaint.
+#: A place in a file with several benchmarks, a value that no time can have, and the error.
 IMPOSSIBLE = [
     (FOREIGN, "benchmarks.1.stats.data.3", math.nan, "benchmarks[1].stats.data[3] is nan, expected a finite number"),
     (FOREIGN, "benchmarks.1.stats.data.3", 1e200, "benchmarks[1].stats.data[3] is 1e+200, expected 1e-18 to 1e+09 s"),
@@ -169,7 +169,7 @@ IMPOSSIBLE = [
 
 
 @pytest.mark.parametrize(("path", "place", "value", "refusal"), IMPOSSIBLE)
-def test_a_benchmark_with_an_impossible_time_is_left_out_alone(edited, tmp_path, find, path, place, value, refusal):
+def test_only_the_benchmark_with_an_impossible_time_is_left_out(edited, tmp_path, find, path, place, value, refusal):
     whole, *_ = import_files(tmp_path / "w.db", [path], find, new_run_id)
     part, *_ = import_files(tmp_path / "p.db", [edited(path, place, value)], find, new_run_id)
     (line,) = part.refused
@@ -184,13 +184,13 @@ def test_a_write_that_fails_half_way_leaves_the_store_as_it_was(store, complaint
     assert store.run_ids() == []
 
 
-def test_a_column_of_ours_is_not_overwritten_by_a_parameter_of_its_name(imported, edited):
+def test_a_parameter_named_like_a_column_does_not_overwrite_it(imported, edited):
     ((_, rows),) = imported(edited(FOREIGN, "benchmarks.0.params", {"threads": 8, "a,b": 1, "x": [1]}))
     r, dims = rows[SORTED]
     assert (r.threads, dims) == (1, {"param_threads": 8, "a b": 1})
 
 
-def test_nvbench_gives_a_run_a_device_whose_isolated_times_are_cold_and_batches_hot(imported):
+def test_nvbench_gives_one_run_per_device_with_isolated_times_cold_and_batches_hot(imported):
     gpu_a, gpu_b = imported(NVBENCH)
     assert run_table(r for r, _ in gpu_a[1].values())
     assert [run.machine["gpu"] for run, _ in (gpu_a, gpu_b)] == ["GPU A", "GPU B"]
@@ -214,7 +214,7 @@ def test_nvbench_median_and_noise_are_empty_where_they_are_unknown(imported, edi
     assert [r.time_s_std for r, _ in (*others.values(), texts[AXPY])] == [None, None]
 
 
-def test_nvbench_states_without_a_time_are_skipped_or_have_failed_with_their_reason(imported, edited):
+def test_nvbench_states_without_a_time_are_unsupported_or_failed_with_their_reason(imported, edited):
     (_, rows), _ = imported(NVBENCH)
     (_, timeless), _ = imported(edited(NVBENCH, f"{STATE}.summaries", None))
     skipped, _ = rows["axpy/nvbench.axpy axpy/T=F64/N=1048576 cold t1"]
@@ -226,7 +226,7 @@ def test_nvbench_states_without_a_time_are_skipped_or_have_failed_with_their_rea
     assert skipped.time_s_mean is None
 
 
-def test_nvbench_samples_beside_the_file_give_a_median_and_an_interval(tmp_path, imported):
+def test_nvbench_files_of_samples_give_a_median_and_an_interval(tmp_path, imported):
     root = json.loads(NVBENCH.read_text())
     data = [{"name": "filename", "value": "elsewhere/out.json-bin/0.bin"}, {"name": "size", "value": "9"}]
     state = root["benchmarks"][0]["states"][0]
@@ -242,7 +242,7 @@ def test_nvbench_samples_beside_the_file_give_a_median_and_an_interval(tmp_path,
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory, kernelmark_in):
-    """The CSV of a real run with failures, problems in place and convolutions."""
+    """Return the CSV of a real run with failures, problems in place and convolutions."""
     folder = tmp_path_factory.mktemp("measured")
     problems = ("gemm/m33n31k17/f32/NT/beta1", "transpose/m33n31/f32/in", "fft/b4h8w8/f32/r2c")
     products = ("gemm/numpy.matmul", "gemm/test.zeros", "gemm/test.picky")
@@ -255,7 +255,7 @@ def measured(tmp_path_factory, kernelmark_in):
     return folder / "run.csv"
 
 
-def test_csv_gives_the_same_bytes_typed_dimensions_and_the_machine_of_its_rows(measured, imported, called):
+def test_imported_csv_is_exported_unchanged_with_typed_dimensions_and_its_machine(measured, imported, called):
     ((run, rows),) = imported(measured)
     before = measured.read_bytes().decode()
     old = before.splitlines()[1].split(",")[1]
@@ -271,7 +271,7 @@ def test_csv_gives_the_same_bytes_typed_dimensions_and_the_machine_of_its_rows(m
     assert (run.suites, run.command) == (("imported:run.csv",), f"kernelmark import {measured}")
 
 
-def test_csv_of_an_older_kernelmark_lacks_the_newer_columns(measured, imported, tmp_path):
+def test_csv_of_an_older_kernelmark_leaves_newer_columns_empty(measured, imported, tmp_path):
     cut = COLUMNS.index("bound_by")
     lines = [line for line in measured.read_text().splitlines() if '"' not in line and "patience" not in line]
     old = tmp_path / "old.csv"
@@ -280,9 +280,9 @@ def test_csv_of_an_older_kernelmark_lacks_the_newer_columns(measured, imported, 
     assert (len(rows), {r.bound_by for r, _ in rows.values()}) == (len(lines) - 1, {""})
 
 
-OWN = {"schema": "1", "kernel": "gemm/a.b", "problem": "gemm/m1n1k1/f32/NN", "status": "ok", "threads": "1"}
-OWN |= dict.fromkeys(("run_id", "suite", "op", "provider", "device", "device_name", "mode", "dtype", "numerics"), "x")
-OWN |= {"layout": "", "reason": "", "time_s_median": "0.5"}
+CELLS = {"schema": "1", "kernel": "gemm/a.b", "problem": "gemm/m1n1k1/f32/NN", "status": "ok", "threads": "1"}
+CELLS |= dict.fromkeys(("run_id", "suite", "op", "provider", "device", "device_name", "mode", "dtype", "numerics"), "x")
+CELLS |= {"layout": "", "reason": "", "time_s_median": "0.5"}
 
 
 @pytest.mark.parametrize(
@@ -304,8 +304,8 @@ OWN |= {"layout": "", "reason": "", "time_s_median": "0.5"}
         ("a,b", "1", "column 'a,b': expected a unique name without commas"),
     ],
 )
-def test_a_csv_that_cannot_be_ours_is_refused_with_its_line(tmp_path, refused, column, value, refusal):
-    fields = {**OWN, column: value}
+def test_a_csv_with_an_invalid_header_or_cell_is_refused_with_the_reason(tmp_path, refused, column, value, refusal):
+    fields = {**CELLS, column: value}
     names = [f'"{name}"' if "," in name else name for name in fields if fields[name] is not None]
     (tmp_path / "own.csv").write_text(",".join(names) + "\n" + ",".join(v for v in fields.values() if v is not None))
     assert refusal in refused(tmp_path / "own.csv")
@@ -316,7 +316,7 @@ def test_a_csv_that_cannot_be_ours_is_refused_with_its_line(tmp_path, refused, c
     [("a,b\n", "line 3: 2 values, expected"), ('"open', "cannot be read as CSV: unexpected end of data")],
 )
 def test_a_csv_that_was_cut_short_is_refused_and_a_blank_line_is_no_row(tmp_path, imported, refused, tail, refusal):
-    text = ",".join(OWN) + "\n" + ",".join(OWN.values()) + "\n"
+    text = ",".join(CELLS) + "\n" + ",".join(CELLS.values()) + "\n"
     (tmp_path / "own.csv").write_text(text + tail)
     assert refusal in refused(tmp_path / "own.csv")
     (tmp_path / "own.csv").write_text(f"{text}\n")
@@ -324,8 +324,8 @@ def test_a_csv_that_was_cut_short_is_refused_and_a_blank_line_is_no_row(tmp_path
     assert len(rows) == 1
 
 
-def test_a_csv_is_read_some_lines_at_a_time_and_added_in_one_commit(tmp_path, imported, monkeypatch):
-    rows = [{**OWN, "problem": f"gemm/m{m}n1k1/f32/NN", "m": str(m)} for m in range(1, 8)]
+def test_a_csv_is_read_in_chunks_of_lines(tmp_path, imported, monkeypatch):
+    rows = [{**CELLS, "problem": f"gemm/m{m}n1k1/f32/NN", "m": str(m)} for m in range(1, 8)]
     path = tmp_path / "own.csv"
     path.write_text("".join(",".join(line) + "\n" for line in ([*rows[0]], *(row.values() for row in rows))))
     sizes, add = [], Builder.add
@@ -337,21 +337,21 @@ def test_a_csv_is_read_some_lines_at_a_time_and_added_in_one_commit(tmp_path, im
     assert [(r.problem, dims) for r, dims in read.values()] == [(row["problem"], {"m": int(row["m"])}) for row in rows]
 
 
-def test_lines_with_and_without_quotes_are_read_as_csv_reader_reads_them(tmp_path, imported, refused):
+def test_quoted_cells_are_read_as_they_were_written_with_line_breaks_escaped(tmp_path, imported, refused):
     reasons = ["plain", 'a "word", twice', "two\nlines", "a,b", "", '"']
     out = io.StringIO(newline="")
-    writer = csv.DictWriter(out, OWN, lineterminator="\r\n")
+    writer = csv.DictWriter(out, CELLS, lineterminator="\r\n")
     writer.writeheader()
-    writer.writerows({**OWN, "problem": f"p{i}", "reason": reason} for i, reason in enumerate(reasons))
+    writer.writerows({**CELLS, "problem": f"p{i}", "reason": reason} for i, reason in enumerate(reasons))
     (tmp_path / "own.csv").write_bytes(out.getvalue().encode())
     ((_, read),) = imported(tmp_path / "own.csv")
     assert [r.reason for r, _ in read.values()] == [one_line(reason) for reason in reasons]
     (tmp_path / "own.csv").write_bytes(out.getvalue().encode() + b"a,b\n")
-    assert "line 9: 2 values, expected" in refused(tmp_path / "own.csv")  # one of the rows has two lines
+    assert "line 9: 2 values, expected" in refused(tmp_path / "own.csv")  # the cell with a line break takes two lines
 
 
-def test_a_wrong_number_far_down_is_named_with_its_line(tmp_path, refused):
-    rows = [*({**OWN, "problem": f"p{i}"} for i in range(5)), {**OWN, "time_s_median": "1-2"}]
-    (tmp_path / "own.csv").write_text("".join(",".join(line) + "\n" for line in (OWN, *(row.values() for row in rows))))
+def test_a_wrong_number_after_valid_lines_is_refused_with_its_line(tmp_path, refused):
+    rows = [*({**CELLS, "problem": f"p{i}"} for i in range(5)), {**CELLS, "time_s_median": "1-2"}]
+    (tmp_path / "own.csv").write_text("".join(",".join(line) + "\n" for line in (CELLS, *map(dict.values, rows))))
     line = "line 7: time_s_median is '1-2', expected a finite number, or an empty cell"
     assert refused(tmp_path / "own.csv").endswith(line)

@@ -30,7 +30,7 @@ OF_ONEDNN = {
     f"{CONV}pad1/f32/nchw/dgrad": 1,
     f"{CONV}pad1/f32/nchw/wgrad": 1,
 }
-#: The problems and the other records of each log in DATA, of which `onednn` was made by PyTorch 2.13 with oneDNN 3.12:
+#: For each log in DATA, its problems and its other records. PyTorch 2.13 with oneDNN 3.12 wrote the log `onednn`:
 #: products, convolutions with padding, strides, dilation and groups, gradients.
 LOGS = {
     "onednn": (OF_ONEDNN, {"oneDNN information": 7, "oneDNN reorder": 2}),
@@ -70,7 +70,7 @@ LOGS = {
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_a_log_has_these_problems_and_names_the_rest(registry, name):
+def test_a_log_gives_its_problems_and_the_reasons_for_skipped_records(registry, name):
     problems, skipped = LOGS[name]
     log = read_log((DATA / f"{name}.log").read_text().splitlines(), registry)
     assert (log.problems, sum(log.skipped.values())) == (problems, sum(skipped.values()))
@@ -108,7 +108,7 @@ with torch.no_grad():
 """
 
 
-def test_lines_that_pytorch_makes_here_are_understood(registry):
+def test_lines_of_the_installed_pytorch_are_understood(registry):
     needed(module_missing("torch"))
     environment = {**os.environ, "ONEDNN_VERBOSE": "1"}
     done = subprocess.run([sys.executable, "-c", CALLS], capture_output=True, text=True, env=environment, check=True)

@@ -17,7 +17,7 @@ from support.shards import measure, rows, suite_file
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory):
-    """A folder with `whole.db` and three shards of the same suite, `1.db` to `3.db`."""
+    """Return a folder with a suite measured whole (`whole.db`) and in three shards (`1.db` to `3.db`)."""
     folder = tmp_path_factory.mktemp("shards")
     suite = suite_file(folder)
     measure(folder / "whole.db", suite)
@@ -31,13 +31,13 @@ def paths(folder, *names):
 
 
 def content(db):
-    """All tables of a store whose order is that of their rows, each row whole."""
+    """Return the rows of a store's main tables, sorted."""
     with closing(sqlite3.connect(db)) as opened:
         tables = ("run", "result", "ratio", "evidence", "layer", "ceiling", "machine")
         return {name: sorted(opened.execute(f"SELECT * FROM {name}").fetchall(), key=repr) for name in tables}
 
 
-def test_merged_shards_are_the_whole_run_row_by_row(shards, tmp_path):
+def test_merged_shards_have_the_rows_of_the_undivided_run(shards, tmp_path):
     result = merge_files(tmp_path / "all.db", paths(shards, 1, 2, 3))
     assert result.rows == len(rows(shards / "whole.db")) == 24 * 3
     assert rows(tmp_path / "all.db") == rows(shards / "whole.db")
@@ -55,11 +55,11 @@ def test_merged_shards_are_the_whole_run_row_by_row(shards, tmp_path):
     merge_files(tmp_path / "a.db", paths(shards, 1, 3))
     with Store(tmp_path / "a.db") as partial:
         assert partial.runs()[0]["finished_at"] is None
-    merge_files(tmp_path / "again.db", [tmp_path / "a.db", shards / "2.db"])  # of which one was merged before
+    merge_files(tmp_path / "again.db", [tmp_path / "a.db", shards / "2.db"])  # a.db is itself a merged store
     assert rows(tmp_path / "again.db") == rows(shards / "whole.db")
 
 
-def test_the_order_of_files_and_the_number_of_merges_are_of_no_account(shards, tmp_path):
+def test_the_order_of_files_and_the_number_of_merges_do_not_matter(shards, tmp_path):
     contents = []
     for i, order in enumerate(itertools.permutations((1, 2, 3))):
         at_once, one_by_one = tmp_path / f"{i}.db", tmp_path / f"{i}-one.db"
@@ -72,7 +72,7 @@ def test_the_order_of_files_and_the_number_of_merges_are_of_no_account(shards, t
     assert all(merged == contents[0] for merged in contents)
 
 
-def test_a_shard_that_went_on_brings_what_is_new(tmp_path):
+def test_a_resumed_shard_adds_its_new_rows(tmp_path):
     suite = suite_file(tmp_path, range(1, 7))
     run_id = measure(tmp_path / "1.db", suite, "1/2", most=3)
     measure(tmp_path / "2.db", suite, "2/2")
@@ -84,7 +84,7 @@ def test_a_shard_that_went_on_brings_what_is_new(tmp_path):
     assert rows(tmp_path / "all.db") == rows(tmp_path / "whole.db")
 
 
-def test_runs_that_are_no_shards_are_copied_with_all_that_is_theirs(store, tmp_path):
+def test_runs_that_are_not_shards_are_copied_with_samples_ceilings_and_versions(store, tmp_path):
     begin(store, "r1", name="base")
     put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base", dims={"m": 8}, baseline="gemm/some.base")
     put(store, "gemm/m8n8k8/f32/NN", "gemm/some.own", dims={"m": 8}, baseline="gemm/some.base", speedup=2.0)
@@ -105,7 +105,7 @@ def test_runs_that_are_no_shards_are_copied_with_all_that_is_theirs(store, tmp_p
         assert copied.version == version
 
 
-def test_a_run_that_stands_above_a_merged_one_leaves_room_for_its_missing_shards(shards, begun, tmp_path):
+def test_missing_shards_can_be_added_after_another_run(shards, begun, tmp_path):
     target = tmp_path / "all.db"
     put(begun, "gemm/m8n8k8/f32/NN", "gemm/some.own", dims={"m": 8})
     begun.close()
@@ -127,7 +127,7 @@ def test_a_run_that_stands_above_a_merged_one_leaves_room_for_its_missing_shards
         ({"shard": "1/3"}, "shard 1/3 is run "),
     ],
 )
-def test_what_does_not_belong_together_is_refused(shards, tmp_path, complaint, change, refusal):
+def test_shards_that_do_not_belong_together_are_refused_with_the_reason(shards, tmp_path, complaint, change, refusal):
     change = dict(change)
     suite = suite_file(tmp_path, change.pop("sizes", range(1, 13)))
     commit = change.pop("commit", "")
@@ -150,7 +150,7 @@ def test_what_does_not_belong_together_is_refused(shards, tmp_path, complaint, c
         ("UPDATE run SET started_at = '2026-01-01T00:00:00+00:00'", " and the one in "),
     ],
 )
-def test_the_same_run_with_other_content_is_refused(shards, begun, tmp_path, complaint, statement, refusal):
+def test_a_run_that_differs_from_its_merged_copy_is_refused(shards, begun, tmp_path, complaint, statement, refusal):
     put(begun, "copy/m8n8/f32", "copy/some.own", dims={"m": 8})
     begun.close()
     for number, path in enumerate((shards / "1.db", begun.path)):

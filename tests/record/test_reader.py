@@ -1,4 +1,4 @@
-"""Reading a store: runs, rows in groups, totals and cases; and rows as columns, many of which cost little."""
+"""Reading a store: runs, groups of rows, totals and cases; and tables, which hold rows as columns."""
 
 import csv
 import math
@@ -17,7 +17,7 @@ from support.rows import begin, many, put, result, varied
 from support.texts import csv_rows, text_of
 
 
-def test_a_case_is_found_by_a_part_of_its_name_and_by_the_whole_though_others_contain_it(begun):
+def test_cases_are_found_by_part_of_their_name_and_a_full_name_finds_only_its_own(begun):
     for kernel, threads in (("gemm/a.b", 1), ("gemm/a.b", 12), ("gemm/a.c", 1)):
         begun.add(result(kernel=kernel, threads=threads), {"m": threads}, [], None)
     assert begun.find_cases("r1", "a.c", 9) == ["gemm/a.c gemm/m8n8k8/f32/NT cold t1"]
@@ -27,7 +27,7 @@ def test_a_case_is_found_by_a_part_of_its_name_and_by_the_whole_though_others_co
     assert begun.result("r1", result(threads=12).case) == (result(threads=12), {"m": 12})
 
 
-def test_dimensions_are_those_of_all_operations_each_once(begun):
+def test_dimensions_of_all_operations_are_listed_once(begun):
     begun.add(result(), {"m": 1, "n": 2, "k": 3}, [], None)
     begun.add(result(op="transpose", kernel="transpose/a.b"), {"m": 1, "n": 2, "place": "in"}, [], None)
     assert begun.dimensions("r1") == ["m", "n", "k", "place"]
@@ -44,12 +44,12 @@ def begin_named(store):
 @pytest.mark.parametrize(
     ("words", "last"), [(None, "c"), ("20260103", "c"), ("20260102-b", "b"), ("base", "b"), ("base2", "a"), ("r", "1")]
 )
-def test_a_run_is_found_by_its_name_its_id_or_what_a_single_one_begins_with_and_the_latest_without(begun, words, last):
+def test_a_run_is_found_by_name_id_or_unique_beginning_and_by_default_the_latest(begun, words, last):
     begin_named(begun)
     assert begun.find_run(words)["run_id"][-1] == last
 
 
-def test_two_runs_of_one_name_are_refused_and_the_second_leaves_nothing(begun, complaint):
+def test_a_second_run_of_the_same_name_is_refused_and_leaves_nothing(begun, complaint):
     begin(begun, "r2", name="base")
     line = complaint(lambda: begin(begun, "r3", name="base"))
     assert line.startswith("--name base: run r2 has this name; ")
@@ -67,45 +67,45 @@ def test_two_runs_of_one_name_are_refused_and_the_second_leaves_nothing(begun, c
         ("bas", "is the beginning of more than one run"),
     ],
 )
-def test_an_unknown_run_is_one_line_with_the_latest_ids(begun, complaint, words, refusal):
+def test_an_unknown_or_ambiguous_run_is_refused_in_one_line_with_the_latest_ids(begun, complaint, words, refusal):
     begin_named(begun)
     latest = "20260103-c, 20260102-b, 20260101-a"
-    said = complaint(lambda: begun.find_run(words))
-    assert said == f"run {words!r}: {refusal} of {begun.path}; the latest are {latest}"
+    line = complaint(lambda: begun.find_run(words))
+    assert line == f"run {words!r}: {refusal} of {begun.path}; the latest are {latest}"
 
 
-def test_a_store_without_a_run_says_how_to_make_one(store, complaint):
+def test_the_refusal_of_a_store_without_a_run_names_the_command_that_makes_one(store, complaint):
     assert complaint(lambda: store.find_run(None)).endswith("contains no run yet; `kernelmark run SUITE` makes one")
     assert "none" in complaint(lambda: store.find_run("r1"))
 
 
 def fill(store, *groups, run_id="r1"):
-    """A row for each (m, mode, isa), the kernel numbered."""
+    """Add a row with a numbered kernel for each (m, mode, isa)."""
     for i, (m, mode, isa) in enumerate(groups):
         names = {"run_id": run_id, "problem": f"copy/m{m}n1/f32", "kernel": f"copy/a.k{i}", "mode": mode, "isa": isa}
         store.add(result(**names), {"m": m}, [], None)
 
 
-APART = [(1, "cold", ""), (2, "cold", ""), (1, "hot", ""), (1, "cold", ""), (1, "cold", "avx2"), (2, "cold", "")]
+SCATTERED = [(1, "cold", ""), (2, "cold", ""), (1, "hot", ""), (1, "cold", ""), (1, "cold", "avx2"), (2, "cold", "")]
 
 
 def grouped(store, **options):
     return [[int(row.kernel.partition(".k")[2]) for row in rows] for rows in store.groups("r1", **options)]
 
 
-def test_groups_gather_what_stands_apart_in_the_order_of_appearance_by_the_page(begun):
-    fill(begun, *APART)
+def test_groups_collect_scattered_rows_in_order_of_appearance_page_by_page(begun):
+    fill(begun, *SCATTERED)
     assert (grouped(begun), begun.group_count("r1")) == ([[0, 3], [1, 5], [2], [4]], 4)
     pages = [grouped(begun, limit=2, offset=offset) for offset in (0, 2, 3, 4)]
     assert pages == [[[0, 3], [1, 5]], [[2], [4]], [[4]], []]
 
 
-def test_groups_of_more_rows_than_are_fetched_at_a_time_are_whole(begun):
+def test_groups_of_more_rows_than_are_fetched_at_once_are_complete(begun):
     fill(begun, *((m % 2, "cold", "") for m in range(1101)))
     assert grouped(begun) == [list(range(0, 1101, 2)), list(range(1, 1101, 2))]
 
 
-def test_rows_of_runs_that_were_written_at_the_same_time_stay_apart(begun):
+def test_rows_of_two_runs_written_at_the_same_time_are_kept_separate(begun):
     begin(begun, "r2")
     for m in range(3):
         fill(begun, (m, "cold", ""))
@@ -126,7 +126,7 @@ def test_totals_of_a_kernel_are_rows_by_status_and_the_geometric_mean_of_its_spe
     assert (bad.statuses, bad.speedup, bad.roofline_pct) == ({"failed": 1}, None, None)
 
 
-def test_cases_come_in_their_order_with_the_medians_of_their_processes(begun):
+def test_cases_are_sorted_and_have_the_medians_of_their_processes(begun):
     begun.add(result(kernel="gemm/a.c"), {}, [1.0, 2.0, 3.0], None, [ProcessPart(1, 1.0), ProcessPart(2, 2.5)])
     begun.add(result(), {}, [], None)
     cases = [(row.kernel, list(row.medians)) for row in begun.cases("r1")]
@@ -134,16 +134,16 @@ def test_cases_come_in_their_order_with_the_medians_of_their_processes(begun):
     assert begun.parts("r1", result(kernel="gemm/a.c").case) == [ProcessPart(1, 1.0), ProcessPart(2, 2.5)]
 
 
-def test_layer_results_and_rows_on_some_problems_are_those_alone(begun):
-    fill(begun, *APART)
+def test_results_on_layers_and_on_given_problems_leave_out_all_others(begun):
+    fill(begun, *SCATTERED)
     begun.add_layer("r1", Layer("net", "copy/m2n1/f32", "forward", 3))
     assert [row.kernel for row in begun.layer_results("r1")] == ["copy/a.k1", "copy/a.k5"]
     assert [row.kernel for row in begun.results_on("r1", {"copy/m2n1/f32", "gemm/m1"})] == ["copy/a.k1", "copy/a.k5"]
 
 
-def test_a_snapshot_does_not_see_what_others_write_meanwhile(begun):
+def test_a_snapshot_leaves_out_rows_that_others_write_meanwhile(begun):
     other = Store(begun.path)
-    fill(begun, *APART[:2])
+    fill(begun, *SCATTERED[:2])
     with begun.snapshot():
         assert begun.group_count("r1") == 2
         other.add(result(kernel="gemm/a.new"), {}, [], None)
@@ -152,11 +152,11 @@ def test_a_snapshot_does_not_see_what_others_write_meanwhile(begun):
     other.close()
 
 
-def test_a_file_that_breaks_while_it_is_read_is_one_line(begun, complaint):
+def test_a_store_with_damaged_pages_is_refused_in_one_line(begun, complaint):
     fill(begun, *((m, "cold", "") for m in range(300)))
     begun.close()
     content = bytearray(begun.path.read_bytes())
-    content[98304:] = b"\xff" * (len(content) - 98304)  # the pages before hold the names of the tables
+    content[98304:] = b"\xff" * (len(content) - 98304)  # earlier pages hold the names of the tables
     begun.path.write_bytes(content)
     broken = Store(begun.path)
     assert complaint(lambda: list(broken.results("r1"))).startswith(f"{begun.path}: cannot be read: ")
@@ -167,7 +167,7 @@ def values_of(rows):
     return [tuple(getattr(r, name) for name in COLUMNS) for r in rows]
 
 
-def test_a_table_has_the_values_of_every_row_its_dimensions_and_its_csv(store):
+def test_a_table_has_the_values_dimensions_and_csv_of_every_row(store):
     varied(store)
     table, results = store.table("r1"), list(store.results("r1"))
     assert values_of(table.rows) == values_of(r for r, _ in results)
@@ -225,7 +225,7 @@ def test_a_number_that_is_not_finite_is_empty_and_the_rows_around_it_are_whole(s
     assert [row["time_s_min"] for row in rows][1:4] == [repr(before[1]), "", repr(before[3])]
 
 
-def test_a_table_of_some_columns_has_these_alone_and_the_samples_of_its_rows_their_order(store):
+def test_a_table_of_given_columns_has_no_others_and_samples_are_in_the_order_of_rows(store):
     varied(store)
     whole, narrow = store.table("r1"), store.table("r1", ("kernel", "time_s_median"))
     assert list(narrow.records()) == [(r.kernel, r.time_s_median) for r in whole.rows]
@@ -237,10 +237,10 @@ def test_a_table_of_some_columns_has_these_alone_and_the_samples_of_its_rows_the
     "blob",
     [
         *("x'00'", "x'000000000000f07f'", "x'000000000000f8ff'", "x'000000000000f0bf'", "'text'"),
-        *("x'0000000000000000'", "x'0100000000000000'", "x'ffffffffffffef7f'"),  # 0, the least and the most
+        *("x'0000000000000000'", "x'0100000000000000'", "x'ffffffffffffef7f'"),  # 0, the smallest, the largest
     ],
 )
-def test_samples_that_are_no_seconds_are_one_line(store, complaint, blob):
+def test_samples_that_cannot_be_seconds_are_refused_in_one_line(store, complaint, blob):
     varied(store)
     store._db.execute(f"UPDATE result SET sample_blob = {blob} WHERE result_id = 1")
     case = next(iter(store.table("r1").rows)).case
@@ -248,12 +248,12 @@ def test_samples_that_are_no_seconds_are_one_line(store, complaint, blob):
         assert complaint(read).startswith(f"{store.path}: cannot be read: ")
 
 
-def test_a_table_takes_as_many_statements_for_few_rows_as_for_many(store):
+def test_a_table_of_2000_rows_takes_six_statements(store):
     many(store, 2000)
-    made = []
-    store._db.set_trace_callback(made.append)
+    statements = []
+    store._db.set_trace_callback(statements.append)
     store.table("r1")
-    assert len(made) == 6
+    assert len(statements) == 6
 
 
 def by_writer(values):
@@ -279,7 +279,7 @@ def by_writer(values):
     ],
     ids=repr,
 )
-def test_cells_are_those_of_the_writer_of_rows(values):
+def test_cells_are_written_as_csv_writer_writes_them(values):
     assert list(cells(values)) == by_writer(values)
 
 

@@ -1,4 +1,4 @@
-"""The store: what it keeps and refuses, stores of older schemas, and how rows are made for it."""
+"""The store: its contents, damaged and foreign files, stores of older schemas, and how rows are made for it."""
 
 import math
 import os
@@ -36,14 +36,14 @@ def test_a_row_comes_back_as_it_went_in(begun):
     assert list(begun.results("r1")) == [(row, dims)]
 
 
-def test_samples_come_back_bit_for_bit_in_their_order_and_a_case_without_any_has_none(begun):
+def test_samples_come_back_bit_for_bit_in_their_order_and_a_failed_case_has_none(begun):
     samples, wrong = [3e-9, 1 / 3, 1e-18, 1e9, 0.1], result(kernel="gemm/a.bad", status="wrong")
     begun.add(result(), {}, samples, None)
     begun.add(wrong, {}, [], None)
     assert [begun.samples("r1", case) for case in (result().case, wrong.case, "no such case")] == [samples, [], []]
 
 
-def test_a_ratio_is_kept_beside_its_result(begun):
+def test_a_ratio_is_stored_with_its_result(begun):
     row = result(baseline="gemm/numpy.matmul", speedup=2.0, speedup_ci95_low=1.5)
     begun.add(row, {}, [1.0], BaselineRatio(2.0, 1.5, float("inf"), "paired", 1.9))
     with sqlite3.connect(begun.path) as db:
@@ -51,7 +51,7 @@ def test_a_ratio_is_kept_beside_its_result(begun):
     assert [(f[0], *f[2:]) for f in ratios] == [(row.case, "gemm/numpy.matmul", 2.0, 1.5, None, "paired", 1.9)]
 
 
-def test_what_accuses_a_row_is_kept_beside_it(begun):
+def test_the_evidence_against_a_row_is_stored_with_it(begun):
     evidence = Evidence([3e-9, 1 / 3], Interval(0.1, 3e-9, 1 / 3), Excess(LIMIT, 10**15, 1e16))
     begun.add(result(status="mistrusted"), {}, [], None, evidence=evidence)
     begun.add(result(kernel="gemm/a.seen", status="mistrusted"), {}, [], None, evidence=Evidence([1.0], None))
@@ -62,7 +62,7 @@ def test_what_accuses_a_row_is_kept_beside_it(begun):
     assert begun.samples("r1", result().case) == []
 
 
-def test_a_case_stands_once_in_its_own_run_alone_and_the_first_row_stays(begun):
+def test_a_run_has_one_row_per_case_and_keeps_the_first(begun):
     begun.add(result(), {}, [], None)
     with pytest.raises(UsageError, match="UNIQUE"):
         begun.add(result(status="wrong"), {}, [], None)
@@ -99,8 +99,8 @@ def test_a_store_that_is_cut_short_is_refused_in_one_line(store, complaint, left
     assert "cannot be used as a store: database disk image is malformed" in complaint(lambda: Store(store.path))
 
 
-#: What happens to the files beside a store, and how many of its five rows are read then.
-BESIDE = {
+#: Damage to the log of a store or the log's index, and how many of the store's five rows are read then.
+DAMAGES = {
     "the index of the log is missing": (lambda wal, shm: shm.unlink(), {5}),
     "the index of the log is noise": (lambda wal, shm: shm.write_bytes(bytes(range(256)) * 128), {5}),
     "the log is cut short": (lambda wal, shm: os.truncate(wal, wal.stat().st_size * 2 // 3), {0, 1, 2, 3, 4}),
@@ -108,8 +108,8 @@ BESIDE = {
 }
 
 
-@pytest.mark.parametrize("what", BESIDE)
-def test_of_damaged_files_beside_a_store_whole_rows_are_read_or_none(begun, tmp_path, what):
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_store_with_a_damaged_log_has_whole_rows_or_none(begun, tmp_path, name):
     begun.close()
     writer, copied = Store(begun.path), tmp_path / "copied.db"
     for number in range(5):
@@ -117,7 +117,7 @@ def test_of_damaged_files_beside_a_store_whole_rows_are_read_or_none(begun, tmp_
     for end in ("", "-wal", "-shm"):
         Path(f"{copied}{end}").write_bytes(Path(f"{begun.path}{end}").read_bytes())
     writer.close()
-    damage, counts = BESIDE[what]
+    damage, counts = DAMAGES[name]
     damage(Path(f"{copied}-wal"), Path(f"{copied}-shm"))
     with Store(copied) as store:
         rows = [row.kernel for row, _ in store.results("r1")]
@@ -173,7 +173,7 @@ for i in range(20):
 """
 
 
-def test_processes_that_make_one_store_at_once_all_get_it(tmp_path):
+def test_processes_that_create_the_same_store_at_once_can_all_open_it(tmp_path):
     openers = [python(OPENER, str(tmp_path)) for _ in range(4)]
     for opener in openers:
         opener.stdout.readline()
@@ -185,7 +185,7 @@ def test_processes_that_make_one_store_at_once_all_get_it(tmp_path):
     assert [opener.returncode for opener in openers] == [0] * 4
 
 
-def test_ceilings_are_kept_in_their_order_with_what_speaks_against_them(begun):
+def test_ceilings_are_kept_in_their_order_with_the_doubts_about_them(begun):
     first, second = LIMIT, msgspec.structs.replace(LIMIT, measured_at="t2")
     for limit in (first, second):
         begun.add_ceiling("r1", limit)
@@ -194,12 +194,12 @@ def test_ceilings_are_kept_in_their_order_with_what_speaks_against_them(begun):
     for run_id, plan in (("r2", {"plugins": ["p.py"]}), ("r3", {}), ("r4", {"plugins": []})):
         begin(begun, run_id, plan=plan)
     assert [*begun.earlier_ceilings("r4", first.need)] == [(first, ""), (second, "surpassed")]
-    begun.add_ceiling("r2", first)  # a plug-in may have changed what it was measured with
+    begun.add_ceiling("r2", first)  # its plug-in may have changed the measurement
     assert len([*begun.earlier_ceilings("r4", first.need)]) == 2
     assert len([*begun.earlier_ceilings("r2", first.need)]) == 3
 
 
-def test_what_belongs_to_a_removed_run_goes_with_it_and_that_of_others_stays(begun):
+def test_a_run_is_removed_from_all_tables_and_other_runs_stay(begun):
     begin(begun, "r2", machine={"cpu": "other"})
     for run_id in begun.run_ids():
         row = result(run_id=run_id, baseline="gemm/numpy.matmul", speedup=2.0)
@@ -213,7 +213,7 @@ def test_what_belongs_to_a_removed_run_goes_with_it_and_that_of_others_stays(beg
     def rows():
         with sqlite3.connect(begun.path) as db:
             tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            tables -= {"source", "version"}  # which belong to a kernel
+            tables -= {"source", "version"}  # they belong to a kernel, not to a run
             return {db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
 
     assert rows() == {2}
@@ -233,7 +233,7 @@ def schema_4(path):
     return db
 
 
-def test_a_store_that_is_brought_up_to_date_has_the_tables_and_columns_of_a_new_one(tmp_path, store):
+def test_an_upgraded_store_has_the_tables_and_columns_of_a_new_one(tmp_path, store):
     schema_4(tmp_path / "old.db").close()
     Store(tmp_path / "old.db").close()
     of_all_tables = "SELECT tables.name, columns.name FROM sqlite_master tables, pragma_table_info(tables.name) columns"
@@ -241,7 +241,7 @@ def test_a_store_that_is_brought_up_to_date_has_the_tables_and_columns_of_a_new_
         assert set(old.execute(of_all_tables)) == set(new.execute(of_all_tables))
 
 
-def test_a_store_of_schema_4_opens_with_what_is_new_empty_is_shown_and_exported_and_takes_new_runs(tmp_path, called):
+def test_a_store_of_schema_4_is_shown_and_exported_with_newer_columns_empty_and_takes_new_runs(tmp_path, called):
     with schema_4(tmp_path / "old.db") as db:
         written = db.execute('SELECT "case", time_s_median, sample_blob FROM result').fetchall()
     shown = called("show", "--db", "old.db").printed
@@ -274,7 +274,7 @@ def test_versions_come_back_in_their_order_with_their_sources(store):
     assert store.versions("k", "q") == []
 
 
-def test_sources_are_kept_once_and_compressed_by_the_digest_of_their_names_and_contents(store):
+def test_sources_of_equal_names_and_contents_are_kept_once_and_compressed(store):
     for sources in (*[{"a.cu": b"  b[i] = a[i];\n" * 1000}] * 3, {"a.cu": b"one"}, {"b.cu": b"one"}, {"a.cu": b"two"}):
         store.add_version(KNOWN, sources)
     with closing(sqlite3.connect(store.path)) as db:
@@ -285,7 +285,7 @@ def test_sources_are_kept_once_and_compressed_by_the_digest_of_their_names_and_c
 
 
 @pytest.mark.parametrize("damage", ["UPDATE source SET files = x'00'", "UPDATE version SET facts = '{'"])
-def test_damaged_versions_are_one_line(store, complaint, damage):
+def test_damaged_versions_are_refused_in_one_line(store, complaint, damage):
     store.add_version(KNOWN, {"a.cu": b"one"})
     with closing(sqlite3.connect(store.path)) as db, db:
         db.execute(damage)
@@ -310,7 +310,7 @@ def made(registry):
     return of
 
 
-def test_times_are_those_of_the_samples_in_seconds_and_rates_nominal_work_over_the_median(made):
+def test_times_come_from_the_samples_and_rates_are_nominal_work_over_the_median(made):
     r = made(over_baseline=BaselineRatio(2.0, 1.5, 2.5, "paired"))
     assert (r.samples, r.time_s_median, r.time_s_min, r.time_s_mean) == (3, 2e-6, 1e-6, pytest.approx(3e-6))
     assert r.time_s_std == pytest.approx(math.sqrt(7) * 1e-6)  # (1 + 4 + 9) / (3 - 1) = 7
@@ -322,27 +322,27 @@ def test_times_are_those_of_the_samples_in_seconds_and_rates_nominal_work_over_t
 
 
 @pytest.mark.parametrize("problem", ["copy/m10n20/f32", "transpose/m10n20/f32/in", "transpose/m10n20/f32/out"])
-def test_what_only_moves_data_has_bytes_and_no_flop(made, problem):
+def test_an_operation_that_only_moves_data_has_no_rate_in_flop(made, problem):
     r = made(problem)
     assert r.gflop_per_s is None
     assert r.gbyte_per_s == pytest.approx(2 * 4 * 10 * 20 / 2e-6 / 1e9)
 
 
 @pytest.mark.parametrize("status", ["unsupported", "wrong", "oom", "timeout", "crashed", "failed", "mistrusted"])
-def test_what_is_not_ok_has_neither_times_nor_rates_nor_speedup(made, status):
+def test_a_row_that_is_not_ok_has_neither_times_nor_rates_nor_speedup(made, status):
     r = made(status=status, reason="because", over_baseline=BaselineRatio(2.0, 1.5, 2.5, "paired"))
     assert (r.status, r.reason, r.samples) == (status, "because", 0)
     assert [name for name in (*TIMES, *RATES) if getattr(r, name) is not None] == []
 
 
-def test_what_was_only_verified_is_ok_without_a_time(made):
+def test_a_row_of_mode_verify_is_ok_without_a_time(made):
     r = made(mode=Mode.VERIFY, samples=[], interval=None, max_error=0.0, error_bound=1e-6)
     assert (r.mode, r.status, r.samples, r.max_error, r.error_bound) == ("verify", "ok", 0, 0.0, 1e-6)
     assert [name for name in (*TIMES, *RATES) if getattr(r, name) is not None] == []
 
 
 @pytest.mark.parametrize("unknown", [math.nan, math.inf])
-def test_what_is_not_a_number_is_empty(made, unknown):
+def test_numbers_that_are_not_finite_are_empty(made, unknown):
     r = made(
         interval=Interval(2e-6, unknown, unknown),
         over_baseline=BaselineRatio(2.0, unknown, unknown, "paired"),
@@ -354,13 +354,13 @@ def test_what_is_not_a_number_is_empty(made, unknown):
     assert (r.time_s_median, r.speedup) == (2e-6, 2.0)
 
 
-def test_what_nobody_measured_is_empty_and_never_zero(made):
+def test_values_that_were_not_measured_are_empty_and_not_zero(made):
     r = made()
     unknown = ["roofline_pct", "clock_mhz", "temperature_c", "power_w", "energy_j", "scratch_bytes", "call_overhead_s"]
     assert [getattr(r, name) for name in unknown] == [None] * len(unknown)
 
 
-def test_a_row_has_the_values_of_its_job_its_state_its_roofline_and_fields_of_the_names_of_columns(made):
+def test_a_row_has_the_values_of_its_job_state_and_roofline_and_fields_named_like_columns(made):
     class Extended(Measurement):
         wire_bytes: int | None = None
 
@@ -377,7 +377,7 @@ def test_a_row_has_the_values_of_its_job_its_state_its_roofline_and_fields_of_th
 
 @pytest.mark.parametrize("mode", [Mode.COLD, Mode.VERIFY])
 @pytest.mark.parametrize("problem", ["gemm/m1n1k1/f32/NT", "transpose/m1n2/f32/in"])
-def test_every_column_has_the_type_that_it_declares(made, mode, problem):
+def test_every_column_has_its_declared_type(made, mode, problem):
     values = {} if mode.does.times else {"samples": [], "interval": None}
     r = made(problem, mode, **values)
     assert msgspec.convert(msgspec.to_builtins(r), Result) == r
