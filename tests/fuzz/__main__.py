@@ -1,4 +1,4 @@
-"""`make fuzz`: call the command with thousands of drawn inputs; print what is wrong with how it ended, a line each."""
+"""`make fuzz`: call the command with thousands of random inputs, and print a line for each fault."""
 
 import argparse
 import os
@@ -18,15 +18,15 @@ from fuzz.perform import LIMIT_S, ROOT
 from fuzz.strategy import KINDS
 from kernelmark.bench.cli.commands import cli
 
-FOUND = ROOT / "out" / "fuzz"
-#: Faults of one kind that are printed.
+FAULTY = ROOT / "out" / "fuzz"
+#: The number of faults of one kind that are printed.
 MOST_ALIKE = 3
-#: Each batch has a seed of its own, and no campaign has more.
+#: The most batches of a seed: the distance between the numbers from which two seeds draw their batches.
 MOST_BATCHES = 100_000
 
 
 def line(fault: Fault) -> str:
-    name = write(FOUND / f"{digest(fault.given)}.json", fault.words, fault.given).relative_to(ROOT)
+    name = write(FAULTY / f"{digest(fault.given)}.json", fault.words, fault.given).relative_to(ROOT)
     return f'{fault.words[:200]} | {shown(fault.given)} | make fuzz FUZZ_ARGS="--replay {name}"'
 
 
@@ -49,7 +49,7 @@ def main() -> int:
                         if kinds[fault.kind] == 1 and options.smallest:
                             print(f"smallest: {line(pool.submit(smallest, setting, fault).result())}", flush=True)
             except KeyboardInterrupt:
-                print("interrupted; what was begun is finished", flush=True)
+                print("interrupted; finishing the batches that have begun", flush=True)
             finally:
                 pool.shutdown(cancel_futures=True)
     statuses = ", ".join(f"{status}: {number}" for status, number in sorted(total.statuses.items()))
@@ -73,11 +73,15 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
     parser.add_argument("--inputs", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
-    parser.add_argument("--start", type=int, default=0, help=f"go on after this many inputs of the seed, N x {BATCH}")
+    parser.add_argument(
+        "--start", type=int, default=0, help=f"skip this many inputs of the seed, a multiple of {BATCH}"
+    )
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1)
-    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds of a processor for a command")
-    parser.add_argument("--only", choices=KINDS, nargs="+", default=[], help="draw these kinds of input alone")
-    parser.add_argument("--replay", type=Path, nargs="+", help="files of out/fuzz or of the corpus, and nothing drawn")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="CPU seconds that a command may use")
+    parser.add_argument("--only", choices=KINDS, nargs="+", default=[], help="draw only these kinds of input")
+    parser.add_argument(
+        "--replay", type=Path, nargs="+", help="perform files of out/fuzz or of the corpus, and draw nothing"
+    )
     parser.add_argument("--smallest", action="store_true", help="shrink the first input of each kind of fault")
     options = parser.parse_args()
     if options.start % BATCH:

@@ -1,4 +1,4 @@
-"""The campaign: batches of drawn inputs, each batch from its own seed, and complaints about how they end.
+"""The campaign: batches of drawn inputs, each batch from its own seed, and the faults of these inputs.
 
 A process of the pool calls these functions.
 """
@@ -21,14 +21,15 @@ from fuzz.inputs import Input, digest
 from fuzz.perform import LIMIT_S, faults, perform
 from fuzz.strategy import inputs
 
-#: Inputs of a batch: no process waits long for the last one, and Hypothesis has begun with small ones seldom enough.
+#: Inputs of a batch: so few that no process waits long for the last batch, and so many that the small inputs with
+#: which Hypothesis begins are rare.
 BATCH = 50
 _numbers = count()
 _inputs = functools.cache(inputs)
 
 
 class Setting(NamedTuple):
-    """Files to begin with, a folder to work in, the seconds of a step, and the kinds of input to draw; () for all."""
+    """The samples, a folder to work in, the time limit of a step, and the kinds of input to draw; () for all."""
 
     samples: Path
     place: Path
@@ -37,7 +38,7 @@ class Setting(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What is wrong with how an input ended, in words that begin with a kind, and the seed of its batch."""
+    """A fault of an input, in words that begin with its kind, and the seed of the input's batch."""
 
     given: Input
     words: str
@@ -45,13 +46,13 @@ class Fault(NamedTuple):
 
     @property
     def kind(self) -> tuple[str, str]:
-        """Faults of one kind have one cause, as far as words can tell."""
+        """Return the command and the beginning of the words: equal for faults that probably have the same cause."""
         first = self.given.steps[0].words
         return (first[0] if first else "", "".join("0" if c.isdigit() else c for c in self.words)[:60])
 
 
 class Report(NamedTuple):
-    """What inputs came to: their faults, and how often each exit status and each command occurred."""
+    """The faults of inputs, and how often each exit status and each command occurred."""
 
     faults: list[Fault]
     statuses: Counter[int]
@@ -69,10 +70,11 @@ def batch(setting: Setting, seed: int, most: int) -> Report:
     report, seen = Report([], Counter(), Counter()), set[str]()
 
     def use(input_: Input) -> None:
-        hypothesis.assume(digest(input_) not in seen)  # Hypothesis repeats a fifth of them
+        hypothesis.assume(digest(input_) not in seen)  # Hypothesis repeats a fifth of its inputs
         seen.add(digest(input_))
-        for all_of_them, its in zip(report[1:], (new := tried(setting, input_, seed))[1:], strict=True):
-            all_of_them.update(its)
+        new = tried(setting, input_, seed)
+        report.statuses.update(new.statuses)
+        report.commands.update(new.commands)
         report.faults.extend(new.faults)
 
     _draw(use, setting, seed, most)

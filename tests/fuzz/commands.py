@@ -7,32 +7,32 @@ from typing import Any, NamedTuple
 import click
 from hypothesis import strategies as st
 
-from fuzz.inputs import KEPT, NETWORK, ROWS_RUN, RUNS, STORES, Step
+from fuzz.inputs import HISTORY, NETWORK, ROWS_RUN, RUNS, STORES, Step
 from kernelmark.bench.cli.commands import cli
 
 Strategy = st.SearchStrategy
-#: Commands that may lawfully go on for minutes.
+#: Commands that may take minutes.
 LASTING = ("run", "verify", "claims", "selftest", "watch", "inspect", "tune", "profile")
-#: After this long they are interrupted, and after so much those that are short where no one else uses the processors:
-#: what is measured while others do is measured again.
+#: Seconds after which a command that may take minutes is interrupted, and after which one with QUICK is: it is short,
+#: but measures again while other processes use the CPUs.
 PATIENCE_S, MEASURING_S = 1.0, 10.0
-#: What makes a run short.
+#: Options that make a run short.
 QUICK = {
     "run": ("--max-time", "0.01", "--no-ceilings", "--threads", "1", "--kernels", "*/numpy.*"),
     "verify": ("--threads", "1", "--kernels", "*/numpy.*"),
 }
-#: How often commands are drawn that take seconds; others are drawn six times as often as `report`.
+#: How often commands are drawn: those that take seconds less often.
 RARE = dict.fromkeys(("report", "selftest", "inspect", "doctor"), 1) | dict.fromkeys(("claims", "tune", "profile"), 3)
 WEIGHTS = {**dict.fromkeys(cli.commands, 6), **RARE, "watch": 2, "run": 8, "verify": 5}
-#: Of each operation, small enough to be measured in a moment.
+#: Problems of each operation, small enough to be measured in a moment.
 PROBLEMS = f"""copy/m4n4/f32 copy/m1n31/f64 gemm/m4n5k6/f32/NT gemm/m3n3k3/f64/TN/alpha1.5/beta0.5/batch2/lda+3
 gemm/m3n3k3/f16.f32/NN gemm/m3n4k5/f32/NT/epi-bias-relu gemm/m3n4k5/f64/TN/epi-update gemm/m3n3k3/e4m3.f32/NT
 gemm/m3n3k3/e4m3.f32/NT/scale-blocks gemm/m5n4k6/f32/NN/groups3-skewed gemm/m3n4k5/s8.s32/NT
 transpose/m5n7/f32/out transpose/m5n7/bf16/in
 fft/b2h4w4/f32/r2c fft/b1h1w7/f64/c2c/inverse conv/n1c2h5w5k3r3s3/f32/nchw/fprop fma/n64k3/f32 transfer/n7/f32/h2h
-transfer/n7/f64/bidir/node3/work2 transfer/n64/f32/h2h/work2 aggregate/w2n7/f32 aggregate/w3n5/f64/update/ef {KEPT[1]}
-conv/n1c2h5w5k2r3s3pad0-1x1stride2/f32/nhwc/dgrad/dil2/g2""".split()
-#: Ids that are none.
+transfer/n7/f64/bidir/node3/work2 transfer/n64/f32/h2h/work2 aggregate/w2n7/f32 aggregate/w3n5/f64/update/ef
+{HISTORY[1]} conv/n1c2h5w5k2r3s3pad0-1x1stride2/f32/nhwc/dgrad/dil2/g2""".split()
+#: Texts that are not ids of problems.
 NO_PROBLEMS = f"""copy copy/ copy/m4n4 copy/m4n4/f33 copy/m4n4/f32/NT copy/n4m4/f32 gemm/m4n4k4/f32 gemm/m4n4k4/f32/NX
 copy/mn4/f32 copy/mxn4/f32 copy/m-1n4/f32 copy/m0n4/f32 copy/m1.5n4/f32 copy/m1e3n4/f32 copy/m½n4/f32
 copy/m{"9" * 5000}xn4/f32 gemm/m4n4k4/f32/NT/betax gemm/m4n4k4/f32/NT/alphanan gemm/m4n4k4/f32/NT/batch0
@@ -45,7 +45,7 @@ TILED = [
     "gemm/cuda.async@BM=128", "gemm/cuda.async@BM=128,BN=64,BK=8", "gemm/cuda.naive@T=16", "conv/cpu.im2col@DEPTH=64",
     "conv/cpu.im2col@DEPTH=64,AREA=8192", "conv/numba.*@STEPS=32,AT_ONCE=16",
 ]  # fmt: skip
-#: Tiles that a kernel does not have, or that are none.
+#: Tiles that a kernel does not have, and texts that are not tiles.
 NO_TILES = f"""conv/cpu.im2col@DEPTH=4 conv/cpu.im2col@ conv/cpu.im2col@DEPTH conv/cpu.im2col@DEPTH=64,DEPTH=64 @
 conv/cpu.im2col@X=1 conv/cpu.im2col@DEPTH=-1 conv/cpu.im2col@A=1,B=2 copy/numpy.copyto@T=1 gemm/cuda.naive@T=0
 conv/cpu.im2col@DEPTH=\u0661 conv/cpu.im2col@DEPTH={"9" * 5000} @A=1,B=2""".split()
@@ -59,7 +59,7 @@ TEXTS = st.one_of(st.text(max_size=12), st.sampled_from(_ODD))
 
 
 class Word(NamedTuple):
-    """A value, whether it is certain to be refused, and whether the command may lawfully take long with it."""
+    """A word of a command line. refused: the command must refuse it. long: the command may take long with it."""
 
     text: str
     refused: bool = False
@@ -70,14 +70,15 @@ ANYTHING = TEXTS.map(lambda text: Word(text, long=True))
 
 
 def once_in(times: int) -> Strategy[bool]:
-    """True once in this many draws; an integer would be 0 far more often."""
+    """Draw True once in this many times; Hypothesis would draw the integer 0 far more often."""
     return st.sampled_from([False] * (times - 1) + [True])
 
 
 def _words(sound: str, wrong: str = "", rest: str = "") -> Strategy[Word]:
-    """Mostly words that nothing is wrong with, some that must be refused, and some with which a command may take long.
+    """Draw mostly valid words, some that must be refused, and some with which a command may take long.
 
-    Each text lists its words between bars. Where one is empty, its words may be anything; `|` has the empty word.
+    Each text lists words between bars; `|` lists the empty word. An empty `wrong` or `rest` stands for any word, and
+    without `sound`, the words of `rest` are drawn more often.
     """
     good = [Word(text) for text in sound.split("|")] if sound else [Word(text, long=True) for text in rest.split("|")]
     bad = st.sampled_from([Word(text, refused=True) for text in wrong.split("|")]) if wrong else ANYTHING
@@ -99,7 +100,7 @@ def _any_of(texts: Sequence[str], **kind: bool) -> Strategy[Word]:
     return st.sampled_from([Word(text, **kind) for text in texts])
 
 
-#: Problems that no machine holds, if they are any.
+#: Problems too large for any machine, and texts that are no problems because of a number that is too large.
 _HUGE_PROBLEMS = st.tuples(st.sampled_from(PROBLEMS), st.sampled_from(HUGE)).map(
     lambda match: Word(re.sub(r"\d+", match[1], match[0], count=1), long=True)
 )
@@ -114,7 +115,7 @@ GLOBS = st.one_of(
     *[_any_of([*KERNELS, *["*", "copy/*", "*/numpy.*", "!gemm/*", "!*", "[", "no/such.kernel"]])] * 3,
     _changed(KERNELS + TILED), _any_of(TILED + NO_TILES, long=True),
 )  # fmt: skip
-#: One kernel, where no pattern does.
+#: Words for parameters that take one kernel, and no pattern.
 KERNEL_WORDS = st.one_of(_any_of(KERNELS), _any_of([*KERNELS, *TILED, *NO_TILES, "*"], long=True), _changed(TILED))
 RUN_WORDS = _words("|".join((*RUNS, ROWS_RUN, "2026")), f"no-such-run|20269999-x|{'r' * 60_000}|\x1b[31m")
 SECONDS = _words("0.01|0.02|0.05", "nan|inf|-1||x", "1|60|1e300|1e-300")
@@ -122,12 +123,12 @@ INTEGERS = _words("1|2", f"-1|nan|1.5||x|{HUGE[6]}", "|".join(("0", *HUGE[:6])))
 COUNTS = _words("1", f"0|-1|1.5|nan||x|,|1,|{HUGE[4]}|{HUGE[6]}", "2|1,1")
 FILES_OUT = _words("out.csv|new/place/out.csv", rest=f"folder||.|{'n' * 300}|full|fifo|rows.db/x|\udcff")
 FOLDERS = _words("out|new/out", rest=f"rows.db|folder|.||{'n' * 300}|full|rows.db/x")
-#: Each name of STORES is a sample that lies in the folder, and `hurt.db` one with damage.
+#: The folder holds the samples in STORES, and a damaged sample, `hurt.db`.
 STORE_WORDS = _words(
     "rows.db|runs.db|hurt.db", rest="|".join((*STORES, "rows.csv|none.db|folder|fifo|full|", "n" * 300, "\udcff"))
 )
 TILE_FILES = _words("", rest="auto|tuned.json|rows.csv|folder|full|fifo|")
-#: Values by the name of the parameter, whatever the command.
+#: Values by the name of the parameter, for all commands.
 BY_NAME: dict[str, Strategy[Word]] = {
     **dict.fromkeys(("db", "base_db"), STORE_WORDS),
     **dict.fromkeys(("run_id", "base", "new", "resume", "delete", "aggregation", "tests"), RUN_WORDS),
@@ -167,7 +168,7 @@ BY_NAME: dict[str, Strategy[Word]] = {
 
 
 def values_of(param: click.Parameter) -> Strategy[Word]:
-    """Return values of a parameter: by its choices, its name or its type, and anything for one that is new."""
+    """Return values of a parameter, by its choices, name or type; for an unknown parameter, any words."""
     if isinstance(param.type, click.Choice):
         return _words("|".join(map(str, param.type.choices)), "|nothing|CSV2|\n")
     if str(param.name) in BY_NAME:
@@ -178,7 +179,7 @@ def values_of(param: click.Parameter) -> Strategy[Word]:
 
 
 def step_of(name: str, words: Sequence[Word], *fixed: str) -> Step:
-    """Return the call of a command with these words; one that may go on for long is interrupted after a while."""
+    """Return the call of a command with these words, with the time after which it is interrupted."""
     long = name in LASTING and (name not in QUICK or any(word.long for word in words))
     texts = (name, *fixed, *(word.text.replace("\0", "") for word in words))
     patience_s = PATIENCE_S if long else MEASURING_S if name in QUICK else 0.0
@@ -187,7 +188,7 @@ def step_of(name: str, words: Sequence[Word], *fixed: str) -> Step:
 
 @st.composite
 def calls(draw: Any) -> Step:
-    """Call a command with some of its options and arguments, most of them sound; or none, or one for its help."""
+    """Draw a call with some options and arguments, most of them valid; rarely an unknown command, or help."""
     name = draw(st.sampled_from([name for name, weight in sorted(WEIGHTS.items()) for _ in range(weight)]))
     if draw(once_in(14)):
         nothing = [(text,) for text in ("nothing", "--nothing", "", "runn", "\x1b[31m", "\udcff", "r" * 60_000)]
@@ -201,7 +202,7 @@ def calls(draw: Any) -> Step:
     usual = [option for option in known if option.required or option.name == "db"]
     options = draw(st.lists(st.sampled_from(known), max_size=4)) + [param for param in usual if not draw(once_in(10))]
     for i, option in enumerate(options):
-        again = option in options[i + 1 :] and not option.multiple  # the last one counts
+        again = option in options[i + 1 :] and not option.multiple  # only the last value counts
         words += [word._replace(refused=word.refused and not again) for word in draw(_option(option))]
     if draw(once_in(25)):
         words += [Word(draw(st.sampled_from(["--nothing", "-", "--kernels", "-x", "--db"])), long=True)]

@@ -24,7 +24,7 @@ JUNK = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from("abc"), inner, max_size=2)),
     max_leaves=4,
 )
-#: What no reader takes.
+#: Texts that every reader refuses.
 BROKEN = (
     *("", "[", "a", "a =", "= 1", "\ufeff", "\udcff", "\0", "{", "[]", "[[]]", "null", "title = 'x'\ntitle = 'y'"),
     *(f"a = {'[' * 3000}{']' * 3000}", f"a = {HUGE[-1]}", "[" * 100_000, "a" * 1_000_000, "[[sweep]]"),
@@ -60,7 +60,7 @@ class Document(NamedTuple):
 
 
 def toml(table: dict[str, Any]) -> str:
-    """Return a table as TOML, which inside a line is JSON with another mark after a key; null remains, and is wrong."""
+    """Return a table as TOML: in a value, JSON with ` = ` after keys. A null is kept, which is invalid TOML."""
     lines = (
         f"{json.dumps(key)} = {json.dumps(value, separators=(', ', ' = '), ensure_ascii=False)}\n"
         for key, value in table.items()
@@ -70,7 +70,7 @@ def toml(table: dict[str, Any]) -> str:
 
 @st.composite
 def hurt(draw: Any, sound: Any) -> Any:
-    """A value, and in most cases one of its parts replaced, left out, doubled or called by another name."""
+    """Draw a copy of a value, mostly with a part replaced, left out, doubled or copied to another name."""
     document = copy.deepcopy(sound)
     for _ in range(draw(st.sampled_from([0, 1, 1, 1, 2]))):
         place, depth = document, draw(st.integers(0, 6))
@@ -93,7 +93,7 @@ def hurt(draw: Any, sound: Any) -> Any:
 
 @st.composite
 def documents(draw: Any, sound: dict[str, Any], wrong: list[dict[str, Any]]) -> Document:
-    """A table that is sound or hurt; in two of six draws one with a wrong entry, or what is no table at all."""
+    """Draw a table that is sound or hurt; in one of six draws one with a wrong entry, and in one a text in BROKEN."""
     kind = draw(st.sampled_from(["hurt"] * 4 + ["wrong", "broken"]))
     if kind == "broken":
         return Document(File(draw(st.sampled_from(BROKEN))), refused=True)
@@ -109,7 +109,7 @@ def defaults(draw: Any) -> dict[str, Any]:
         option = draw(st.sampled_from(options))
         texts = st.just(True) if option.is_flag else values_of(option).map(lambda word: word.text)
         place = table.setdefault(name, {}) if name else table
-        if isinstance(place, dict):  # `select` is an option too, and a text by now
+        if isinstance(place, dict):  # `select` is also an option, which may be a text already
             place[option.opts[-1].lstrip("-")] = draw(st.one_of(texts, texts, JUNK, st.integers(-1, 5)))
     return table
 
@@ -162,7 +162,7 @@ def damages(store: Path) -> st.SearchStrategy[tuple[Damage, ...]]:
             "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c WHERE t.type = 'table'"
         ).fetchall()
     tables = sorted({table for table, _ in columns})
-    statements = [*_STATEMENTS, *(f"{what} {table}" for what in ("DROP TABLE", "DELETE FROM") for table in tables)]
+    statements = [*_STATEMENTS, *(f"{verb} {table}" for verb in ("DROP TABLE", "DELETE FROM") for table in tables)]
     updates = st.builds('UPDATE {0[0]} SET "{0[1]}" = {1}'.format, st.sampled_from(columns), st.sampled_from(_VALUES))
     within = st.one_of(updates, updates, st.sampled_from(statements)).map(lambda sql: Damage("sql", text=sql))
     return st.lists(st.one_of(outside(), within), min_size=1, max_size=3).map(tuple)
@@ -195,7 +195,7 @@ def deep(*args, **options):
     return deep(*args, **options)
 
 """
-#: Statements with which the import of a plug-in is refused in one line, and in a function a call fails.
+#: Statements that raise: the import of a plug-in with one is refused in one line, and a call of a function fails.
 RAISING = (
     *("raise RuntimeError('x' * 10**7)", "raise RuntimeError('a|b\\n\\x1b[31m\\udcff')", "raise Mute", "1 / 0"),
     *("raise Mute from Mute()", "raise SystemExit(0)", "raise SystemExit(3)", "raise SystemExit('words')"),
@@ -203,7 +203,7 @@ RAISING = (
     *("raise Unsupported('')", "'\\ud800'.encode()", "raise StopIteration", "raise MemoryError", "assert False"),
     "raise ExceptionGroup('two', [ValueError(1), TypeError(2)])",
 )
-#: What is refused too, and only where a plug-in is imported.
+#: Further statements with which the import of a plug-in is refused; they are not for functions.
 REFUSED = (
     *("def f(", "x = (", f"{'(' * 300}{')' * 300}", f"{'-' * 20_000}1", "\0", "\udcff", "operation('copy')(Problem)"),
     "kernel('nothing', provider='bad', device='cpu')(fails)",
@@ -215,7 +215,7 @@ REFUSED = (
     "kernel('copy', provider='bad', device='cpu', dtypes='f32')(fails)",
     "operation('mine')(int)",
 )
-#: What no program could answer for, wherever it stands.
+#: Statements after which a command may end in any way, in a module or in a function.
 WILD = (
     *("os._exit(0)", "os._exit(9)", "os.abort()", "os.kill(os.getpid(), 9)", "os.close(1)", "os.close(2)"),
     *("sys.stdout.close()", "sys.stderr.close()", "sys.stdout = None", "sys.stderr = None", "print('x' * 10**6)"),
@@ -234,9 +234,9 @@ LASTING = (
     *("forever()", "spins()", "threading.Thread(target=forever).start()", "input()"),
     "open('/dev/zero').read(10**8)",
 )
-#: Of an operation that does this, the command itself would be stopped, and not a worker.
+#: Stops its process; in an operation this would be the command itself, not a worker.
 _STOPS = "os.kill(os.getpid(), 19)"
-#: What a set-up, a call, or a function of a declaration may do besides.
+#: Further statements for a set-up, a call, or a function of a declaration.
 WITHIN = (
     *("return 3", "return 'x' * 10**6", "return float('nan')", "return -1", "return 10**400", "return np.ones(3)"),
     *("return None", "return {}", "ctypes.string_at(0)", "os.closerange(0, 3)", "os.closerange(3, 100)"),
@@ -253,7 +253,7 @@ VALUES = (
     "'F'", "'exact'", "('numpy',)", "('nothing.x',)", "[]", "('f32', 'f32')", "lambda problem: 'no'",
     "lambda problem: None", "lambda: None",
 )  # fmt: skip
-#: Options of a declaration that are functions; those of tiles need more.
+#: Options of a declaration that are functions; those of tiles need the other options in TILES.
 FUNCTIONS = ("supports", "executed", "library_scratch", "library_version", "valid", "wire", "prefer", "tunables")
 KEYWORDS = (
     *FUNCTIONS, "provider", "device", "name", "label", "numerics", "modules", "threaded", "order", "synchronises",
@@ -271,7 +271,7 @@ METHODS = (
 
 
 class Plugin(NamedTuple):
-    """A file. refused: loading it must be. wild: nothing answers for what it does. lasting: loading it takes long."""
+    """A plug-in. refused: its import must be. wild: the command may end in any way. lasting: its import takes long."""
 
     text: str
     refused: bool = False
@@ -304,7 +304,7 @@ def declarations(draw: Any) -> Plugin:
 
 @st.composite
 def failing(draw: Any, op: str) -> Plugin:
-    """Plug-ins with a kernel, or an operation of the name `mine`, that does one thing: in a function of its own."""
+    """Draw a plug-in with a kernel, or with an operation `mine`, one of whose functions calls an act."""
     mine = op == "mine"
     places = METHODS if mine else ["set-up", "first call", "later call", *FUNCTIONS]
     act, place = draw(st.sampled_from(ACTS if mine else (*ACTS, _STOPS))), draw(st.sampled_from(places))

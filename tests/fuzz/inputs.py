@@ -19,8 +19,8 @@ from support.compared import LOOSE, STEADY, add, begin
 from support.rows import begin as begin_made
 from support.rows import put, varied
 
-#: What standard output or standard error is: a file that is read afterwards, none at all, a full disk, a pipe whose
-#: reader has gone, or one whose reader goes after the first bytes.
+#: The kinds of standard output and standard error: a file that is read afterwards, a closed one, a full disk, a pipe
+#: without a reader, and a pipe whose reader leaves after the first bytes.
 Stream = Literal["file", "closed", "full", "gone", "head"]
 
 
@@ -29,7 +29,7 @@ class _Part(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Damage(_Part):
-    """A change to the bytes of a file. at: where, as a share of its length; size: bytes, or which bit to flip."""
+    """A change of a file. at: its place, as a share of the length; size: the bytes to zero, or the bit to flip."""
 
     way: Literal["flip", "zero", "cut", "over", "insert", "sql"]
     at: float = 0.0
@@ -38,9 +38,9 @@ class Damage(_Part):
 
 
 class File(_Part):
-    """A file of the working folder: a text, or a sample (`make_samples`), and damage to it.
+    """A file of the working folder: a text or a sample (`make_samples`), with damage.
 
-    text: bytes that are no UTF-8 are surrogates; the target of a link.
+    text: has surrogates for bytes that are not UTF-8; of a link, its target.
     """
 
     text: str = ""
@@ -50,10 +50,10 @@ class File(_Part):
 
 
 class Step(_Part):
-    """One command. fresh: by the console script, and not in a fork of a process that has imported it.
+    """One command. fresh: run the console script, instead of a fork of a process that has imported the package.
 
-    patience_s: a command that may go on for long is interrupted after this; 0 for one that must end by itself.
-    refused: exit status 2 is certain.
+    patience_s: the time after which a long command is interrupted; 0 if it must end by itself.
+    refused: the exit status must be 2.
     """
 
     words: tuple[str, ...]
@@ -66,10 +66,10 @@ class Step(_Part):
 
 
 class Input(_Part):
-    """Files by their names, and what is called among them.
+    """Files by name, and the commands that are called in their folder.
 
-    asked: files that may be new or changed, besides those that the words name; `.` for any. wild: foreign code may
-    print, leave files and choose the exit status.
+    asked: files that may be new or changed although no word names them; `.` for all. wild: foreign code may print,
+    leave files and choose the exit status.
     """
 
     steps: tuple[Step, ...]
@@ -80,7 +80,7 @@ class Input(_Part):
 
 def write(path: Path, note: str, given: Input) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The encoder of msgspec refuses surrogates, which stand for bytes that are no UTF-8.
+    # The encoder of msgspec refuses surrogates.
     path.write_text(json.dumps({"note": note, "input": msgspec.to_builtins(given)}, indent=1) + "\n", encoding="ascii")
     return path
 
@@ -99,13 +99,13 @@ def shown(given: Input, most: int = 160) -> str:
 
 
 DATA = Path(__file__).resolve().parents[1] / "data"
-#: Of the store `runs.db`, by id and by name.
+#: The runs of the store `runs.db`: two ids, and the name of the first.
 RUNS = ("20260101-old", "20260201-new", "base")
-#: Of the stores `rows.db` and `net.db`.
+#: The run of the stores `rows.db` and `net.db`.
 ROWS_RUN = "r1"
-#: The network of the store `net.db`, and the kernel and the problem that have a history there.
-NETWORK, KEPT = "net", ("gemm/numpy.matmul", "gemm/m1n1000k500/f32/NT")
-#: Stores and databases that are none, and results of this program and others.
+#: The network of the store `net.db`, and the kernel and problem that have a history there.
+NETWORK, HISTORY = "net", ("gemm/numpy.matmul", "gemm/m1n1000k500/f32/NT")
+#: Stores, and a database that is none; results exported by kernelmark and by other programs.
 STORES = ("rows.db", "runs.db", "net.db", "old.db", "foreign.db")
 EXPORTS = ("rows.csv", "rows.json", "rows.parquet", "nvbench.json", "pytest_benchmark.json")
 
@@ -135,21 +135,21 @@ def make_samples(folder: Path) -> Path:
 
 def _network(net: Store) -> None:
     begin_made(net, ROWS_RUN)
-    for problem, part in ((KEPT[1], "forward"), ("gemm/m1000n500k1/f32/TN", "backward")):
-        put(net, problem, KEPT[0])
+    for problem, part in ((HISTORY[1], "forward"), ("gemm/m1000n500k1/f32/TN", "backward")):
+        put(net, problem, HISTORY[0])
         net.add_layer(ROWS_RUN, Layer(NETWORK, problem, part, 1))
     for kernel in ("cpu.host_serial", "cpu.ring"):
         put(net, "aggregate/w4n500000/f32", f"aggregate/{kernel}", 1e-4, {"w": 4, "n": 500_000, "step": "sum"})
     for number in (1, 2):
         made = KernelVersion(
-            kernel=KEPT[0], problem=KEPT[1], saved_at="2026-01-01T10:00:00+00:00", by="watch", verdict="right",
+            kernel=HISTORY[0], problem=HISTORY[1], saved_at="2026-01-01T10:00:00+00:00", by="watch", verdict="right",
             right=True, time_s=1e-3, low=9e-4, high=2e-3, compared=(VersionRatio(1.5, 1.2, None, version=1),),
         )  # fmt: skip
         net.add_version(made, {"a.cu": f"int a = {number};\n".encode()})
 
 
 def lay_out(files: dict[str, File], folder: Path, samples: Path) -> None:
-    """Make the files of an input in a folder. What the system refuses to make, such as a name too long, is left out."""
+    """Make the files of an input in a folder, except those that the system refuses, such as names that are too long."""
     for name, file in files.items():
         path = folder / name
         with suppress(OSError, ValueError):
@@ -167,7 +167,7 @@ def lay_out(files: dict[str, File], folder: Path, samples: Path) -> None:
 
 
 def _hurt(path: Path, damage: Damage) -> None:
-    """Do damage to a file, to a database by SQL. What SQLite refuses changes nothing."""
+    """Change the bytes of a file, or execute SQL on it, which SQLite may refuse."""
     if damage.way == "sql":
         with closing(sqlite3.connect(path)) as db, suppress(sqlite3.Error, UnicodeEncodeError):
             db.execute("PRAGMA foreign_keys = OFF")

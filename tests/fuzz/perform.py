@@ -1,7 +1,7 @@
-"""Perform an input, each step in a fork of this process, and complain about how it ended.
+"""Perform an input, each step in a fork of this process, and list its faults.
 
-A fork costs less than a new process, and, unlike a call in this process, has its own exit status, streams and signals,
-and ends in a way that can be observed even if a plug-in patches, closes or ends something of the command.
+A fork costs less than a new process. Unlike a call in this process, it has its own exit status, streams and signals,
+and its end can be observed even if a plug-in patches, closes or ends a part of the command.
 """
 
 import atexit
@@ -37,28 +37,28 @@ from support.processes import command, complaints
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(sys.executable).with_name("kernelmark")
-#: Seconds of a processor that a step may use, and how many times as long it may take where others use it too: less
-#: than the minute after which the command itself ends a plug-in.
+#: CPU seconds that a step may use, and how many times as long it may take while other processes use the CPUs. The
+#: product is less than the minute after which the command itself ends a plug-in.
 LIMIT_S, BUSY = 10.0, 5
-#: How many times the limit a command has that draws all figures of a run twice.
+#: Factors of the limits of slow commands; `report` draws all figures of a run twice.
 SLOW = {"report": 2}
-#: The first interrupt of a run lets the job in hand finish, so a second one follows.
+#: The time until a second interrupt, since a run finishes the current job after the first.
 AGAIN_S = 1.0
-#: How long the processes that a step has started may outlive it.
+#: The time for which processes that a step has started may outlive it.
 GRACE_S = 10.0
 TICK_S = 0.05
-#: Address space of a step, so that what a plug-in takes does not end other programs.
+#: The address space of a step, so that a plug-in cannot fill the memory of the machine.
 MOST_BYTES = 8 * 2**30
-#: What is kept of the caller's environment: where programs, libraries and what was compiled before are found.
-KEPT = ("PATH", "HOME", "LD_LIBRARY_PATH", "XDG_CACHE_HOME", "PYTHONDONTWRITEBYTECODE")
-#: Left for the few steps that need them: they start threads or take a second to import.
+#: The variables that a step inherits, by which it finds programs, libraries and compiled kernels.
+INHERITED = ("PATH", "HOME", "LD_LIBRARY_PATH", "XDG_CACHE_HOME", "PYTHONDONTWRITEBYTECODE")
+#: Modules that only steps that need them import, since they start threads or take a second.
 COLD = tuple(f"kernelmark.bench.{name}" for name in ("pytest", "selftest", "emulator", "report.figures", "run.worker"))
 
 
 class Outcome(NamedTuple):
-    """How a step ended. status: negative for a signal. left: commands that it left running. hung: it had to be ended.
+    """How a step ended. status: negative for a signal. left: commands that it left running. hung: it was killed.
 
-    interrupted: after its patience.
+    interrupted: it took longer than `patience_s`.
     """
 
     status: int
@@ -69,8 +69,8 @@ class Outcome(NamedTuple):
     interrupted: bool = False
 
 
-class Found(NamedTuple):
-    """All that an input is judged by: its steps' outcomes, what is new or changed in its folder, and in TMPDIR."""
+class Observed(NamedTuple):
+    """The outcomes of an input's steps, the new and changed files of its folder, and the files in TMPDIR."""
 
     outcomes: list[Outcome]
     changed: Sequence[str] = ()
@@ -84,14 +84,14 @@ def prepare() -> None:
             with suppress(ImportError):
                 import_module(module.name)
     discover()
-    gc.freeze()  # what is never looked at stays shared with the forks
+    gc.freeze()  # so that forks share the objects that they do not use
     adopt()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the campaign
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
 
-def perform(given: Input, samples: Path, place: Path, limit_s: float) -> Found:
-    """Perform an input in a folder of its own, `place`, which is removed after it."""
+def perform(given: Input, samples: Path, place: Path, limit_s: float) -> Observed:
+    """Perform an input in the folder `place`, which is made for it and removed after it."""
     prepare()
     folder, temporary = place / "work", place / "tmp"
     folder.mkdir(parents=True)
@@ -102,7 +102,7 @@ def perform(given: Input, samples: Path, place: Path, limit_s: float) -> Found:
         outcomes = [_performed(step, place, limit_s) for step in given.steps]
         after = _seen(folder)
         changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-        return Found(outcomes, changed, sorted(_seen(temporary)))
+        return Observed(outcomes, changed, sorted(_seen(temporary)))
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -121,7 +121,7 @@ def _performed(step: Step, place: Path, limit_s: float) -> Outcome:
         os.close(file)
     due = [(signal.SIGINT, step.patience_s + again_s) for again_s in (0.0, AGAIN_S) if step.patience_s]
     due.append((signal.SIGKILL, BUSY * limit_s))
-    ended, elapsed_s = os.pidfd_open(pid), 0.0  # time in which this process was stopped too does not count
+    ended, elapsed_s = os.pidfd_open(pid), 0.0  # without time in which this process was stopped, too
     while ended not in (ready := select.select([ended, *readers], [], [], TICK_S)[0]):
         for reader in ready:
             readers.remove(reader)
@@ -138,7 +138,7 @@ def _performed(step: Step, place: Path, limit_s: float) -> Outcome:
 
 
 def _stream(kind: Stream, path: Path) -> tuple[int, int | None]:
-    """Open what an output of a step is; return it, and what waits for its first bytes, if anything."""
+    """Open an output of a step; return its descriptor, and that of a reader that closes after the first bytes."""
     if kind == "full":
         return os.open("/dev/full", os.O_WRONLY), None
     if kind in ("gone", "head"):
@@ -151,8 +151,8 @@ def _stream(kind: Stream, path: Path) -> tuple[int, int | None]:
 
 
 def _become(step: Step, place: Path, files: list[int], limit_s: float) -> None:
-    """Be the process that a shell would have started for the step, to its end."""
-    leave = os._exit  # a plug-in may put others in the place of functions
+    """Run the step as if a shell had started this process for it, and exit."""
+    leave = os._exit  # a plug-in may replace functions
     try:
         os.setsid()
         seconds = int(limit_s) + 1
@@ -164,7 +164,7 @@ def _become(step: Step, place: Path, files: list[int], limit_s: float) -> None:
             if kind == "closed":
                 os.close(number)
         os.chdir(place / "work")
-        variables = {name: os.environ[name] for name in KEPT if name in os.environ}
+        variables = {name: os.environ[name] for name in INHERITED if name in os.environ}
         os.environ.clear()
         os.environ.update({**variables, "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT), "TMPDIR": str(place / "tmp")})
         os.environ.update({"XDG_DATA_HOME": str(place / "data"), **step.variables})
@@ -192,8 +192,8 @@ def _text(number: int, kind: Stream) -> TextIO | None:
 def _called() -> int:
     """Call the command as the console script does, and end as the interpreter does; return the exit status.
 
-    The interpreter also removes every object, which takes longer than most commands. Where what is left to be written
-    cannot be, it ends with 120.
+    The interpreter would also remove all objects, which takes longer than most commands. It ends with 120 if it cannot
+    write buffered output.
     """
     from kernelmark.bench.cli import main
 
@@ -208,7 +208,7 @@ def _called() -> int:
             sys.excepthook(*sys.exc_info())
             status = 1
         on_signal(signal.SIGINT, signal.SIG_DFL)
-    except KeyboardInterrupt:  # after the command's own end, where a process of its own takes none any more
+    except KeyboardInterrupt:  # after the command's end, when a process of its own takes no interrupt
         return 128 + signal.SIGINT
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
@@ -222,7 +222,7 @@ def _called() -> int:
 
 
 def _ended() -> tuple[str, ...]:
-    """End what a step has left running, after a moment in which it may end by itself; return what that was."""
+    """Kill the processes that a step has left and that do not end within GRACE_S; return their commands."""
     until, ended = time.monotonic() + GRACE_S, set[str]()
     while left := _left():
         if time.monotonic() > until:
@@ -253,16 +253,16 @@ def _seen(folder: Path) -> dict[str, tuple[int, int]]:
 STATUSES = (0, 1, 2, 130)
 #: The longest line on standard error.
 MOST = 300
-#: Commands that write progress to standard error, or under --json all that is not JSON.
+#: Commands that write progress to standard error, and the option with which all text but JSON goes there.
 TALKS = ("run", "claims", "tune", "--json")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|Exception ignored in")
-#: What is no `Exception` ends the worker in which a plug-in raises it; what its process prints is shown.
+#: Errors of a plug-in that are no `Exception`. They end its worker, whose traceback the command shows.
 _BEYOND = re.compile(r"^(KeyboardInterrupt|GeneratorExit|\S+\.Base)\b", re.MULTILINE)
-#: A shorter word names no files but the one.
+#: A word with a shorter stem names one file only, not all files that begin with its stem.
 SHORTEST_STEM = 3
 
 
-def faults(given: Input, performed: Found) -> list[str]:
+def faults(given: Input, performed: Observed) -> list[str]:
     pairs = list(zip(given.steps, performed.outcomes, strict=True))
     of_steps = [fault for step, outcome in pairs for fault in _step(given, step, outcome)]
     if given.wild or any(outcome.hung for outcome in performed.outcomes):
@@ -270,12 +270,12 @@ def faults(given: Input, performed: Found) -> list[str]:
     given_words = [word for s in given.steps for word in (*s.words, *s.variables.get("COMP_WORDS", "").split())]
     words = [text for word in given_words for text in (word, word.partition("=")[2] or word)]
     named = {os.path.normpath(word) for word in (*words, *given.asked, "kernelmark-report")}  # report's default
-    of_steps += [f"file left or changed: {name}" for name in performed.changed if not _is_asked_for(name, named)]
+    of_steps += [f"file left or changed: {name}" for name in performed.changed if not _may_change(name, named)]
     return of_steps + [f"temporary file left: {name}" for name in performed.temporary if "-defect-" not in name]
 
 
-def _is_asked_for(name: str, named: set[str]) -> bool:
-    """Return whether a file is named, lies in a folder that is or is one to it, or begins as a file that is named."""
+def _may_change(name: str, named: set[str]) -> bool:
+    """Return whether a word names a file, a folder of it, a file in it, or the beginning of its name."""
     if "." in named or "__pycache__" in name or name in named:
         return True
     if any(place.startswith(f"{name}/") or name.startswith(f"{place}/") for place in named):
@@ -311,13 +311,13 @@ def _status(step: Step, outcome: Outcome) -> Iterator[str]:
 
 
 def _lines(step: Step, outcome: Outcome) -> Iterator[str]:
-    """Every line is short, complaints are one line, and a refusal has it."""
-    told = complaints(outcome.err)
+    """Yield faults of standard error: long lines, more than one complaint, warnings, refusals without a line."""
+    messages = complaints(outcome.err)
     for line in outcome.err.splitlines():
         if len(line) > MOST:
             yield f"a line of {len(line)} characters: {line}"
-    ours = [line for line in told if line.startswith("kernelmark: ")]
-    others = [] if any(word in step.words for word in TALKS) else [line for line in told if line not in ours]
+    ours = [line for line in messages if line.startswith("kernelmark: ")]
+    others = [] if any(word in step.words for word in TALKS) else [line for line in messages if line not in ours]
     if len(ours) > 1 or (len(ours) == 1 and others) or len(others) > 1:
         yield f"{len(ours) + len(others)} lines: {' | '.join(ours + others)}"
     if any(re.search(r"\b[A-Z]\w+Warning\b", line) for line in others):
@@ -327,7 +327,7 @@ def _lines(step: Step, outcome: Outcome) -> Iterator[str]:
 
 
 def _data(step: Step, outcome: Outcome) -> Iterator[str]:
-    """JSON and CSV can be read."""
+    """Yield faults of JSON and CSV on standard output."""
     other = {"--help", "-h", "_KERNELMARK_COMPLETE"}.intersection((*step.words, *step.variables))
     if outcome.status != 0 or step.out != "file" or other:
         return

@@ -1,4 +1,4 @@
-"""The campaign's draws: inputs of several kinds, on any streams, in any locale and with any environment variables."""
+"""Strategies that draw inputs of several kinds, with various streams, locales and environment variables."""
 
 from pathlib import Path
 from typing import Any
@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from fuzz import contents
 from fuzz.commands import PATIENCE_S, PROBLEM_WORDS, QUICK, Word, calls, once_in, step_of
-from fuzz.inputs import EXPORTS, KEPT, NETWORK, ROWS_RUN, STORES, File, Input, Step
+from fuzz.inputs import EXPORTS, HISTORY, NETWORK, ROWS_RUN, STORES, File, Input, Step
 from kernelmark.bench.run.crashes import LEAST_S
 
 #: Files that the words of any command may name.
-BESIDE = {
+FILES = {
     **{name: File(sample=name) for name in (*STORES, *EXPORTS) if name != "rows.parquet"},
     "folder/file": File("text"),
     "fifo": File(kind="fifo"),
@@ -21,7 +21,7 @@ BESIDE = {
     "prices.toml": File((Path(__file__).parents[2] / "bench/claims/prices.toml").read_text()),
     "kernel.cu": File("__global__ void none() {}\n"),
 }
-#: Locales and encodings that are not UTF-8, which only a new process takes.
+#: Variables that only a new process reads, such as locales and encodings that are not UTF-8.
 LOCALES = (
     {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
     {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "LANG": ""},
@@ -38,15 +38,15 @@ VARIABLES = (
     {"_KERNELMARK_COMPLETE": "zsh_complete", "COMP_WORDS": "kernelmark 'x", "COMP_CWORD": "1"},
     {"_KERNELMARK_COMPLETE": "x", "COMP_WORDS": "", "COMP_CWORD": "x"},
 )
-#: Commands that read a store, with what they need besides.
+#: Commands that read a store, without their option --db.
 READERS = [
     tuple(words.split())
     for words in f"""show; show --json; show --by network; show --by overlap; show --row some.fast; export
     export --format json; export --format latex; export --format markdown; export --format parquet -o out.parquet
     runs; runs --json; doctor; claims {ROWS_RUN}; compare base 20260201-new; compare {ROWS_RUN} {ROWS_RUN} --json
     crossover gemm/m16n16k16/f32/NN; import rows.csv; run --resume {ROWS_RUN}; runs --delete {ROWS_RUN}
-    runs --prune 1d; scaling {NETWORK} --link 8GB/s; scaling {NETWORK} --link 8GB/s --json; history {" ".join(KEPT)}
-    history {" ".join(KEPT)} --diff; history {" ".join(KEPT)} --json; select --train {ROWS_RUN}
+    runs --prune 1d; scaling {NETWORK} --link 8GB/s; scaling {NETWORK} --link 8GB/s --json; history {" ".join(HISTORY)}
+    history {" ".join(HISTORY)} --diff; history {" ".join(HISTORY)} --json; select --train {ROWS_RUN}
     select --train {ROWS_RUN} --format c""".replace("\n", ";").split(";")
 ]
 #: Commands that load plug-ins and measure nothing.
@@ -56,7 +56,7 @@ LOADERS = [
     crossover gemm/m16n16k16/f32/NN --db rows.db""".replace("\n", ";").split(";")
 ]
 ROWS = {"rows.db": File(sample="rows.db"), "rows.csv": File(sample="rows.csv")}
-#: The kinds of input, and how often each is drawn, as its cost allows.
+#: The kinds of input, and how often each is drawn: costly kinds less often.
 KINDS = {
     "calls": 56, "prices": 10, "defaults": 10, "problems": 12, "suites": 20, "imports": 32, "plugins": 12, "stores": 44,
     "faulty": 3,
@@ -76,7 +76,7 @@ def inputs(samples: Path, only: tuple[str, ...] = ()) -> st.SearchStrategy[Input
 
 @st.composite
 def _placed(draw: Any, given: Input) -> Input:
-    """An input, now and then with other streams, variables or a process of its own."""
+    """Draw changes to an input's first step: rarely, other streams, other variables or a new process."""
     first, changed = given.steps[0], dict[str, Any]()
     if draw(once_in(12)):
         changed |= {
@@ -86,7 +86,7 @@ def _placed(draw: Any, given: Input) -> Input:
         }
     if draw(once_in(20)):
         changed |= {"variables": draw(st.sampled_from(VARIABLES)), "refused": False}
-    if draw(once_in(40)) and first.patience_s != PATIENCE_S:  # none would be for its start
+    if draw(once_in(40)) and first.patience_s != PATIENCE_S:  # in which a new process cannot start
         variables = {**changed.get("variables", {}), **draw(st.sampled_from([{}, *LOCALES]))}
         changed |= {"fresh": True, "variables": variables}
     return msgspec.structs.replace(given, steps=(msgspec.structs.replace(first, **changed), *given.steps[1:]))
@@ -94,12 +94,12 @@ def _placed(draw: Any, given: Input) -> Input:
 
 @st.composite
 def _calls(draw: Any, damages: Any) -> Input:
-    return Input((draw(calls()),), {**BESIDE, "hurt.db": File(sample="rows.db", damage=draw(damages))})
+    return Input((draw(calls()),), {**FILES, "hurt.db": File(sample="rows.db", damage=draw(damages))})
 
 
 @st.composite
 def _problems(draw: Any, words: list[Word] | None = None, more: dict[str, File] | None = None) -> Input:
-    """Problems, or a suite, given to a command; `crossover` takes one, and reads a store."""
+    """Draw a command with problems or a suite; `crossover` takes only one, and reads a store."""
     name = draw(st.sampled_from(["crossover", "verify", "run", "verify"] + ["crossover"] * 2 * bool(words)))
     words = words or draw(st.lists(PROBLEM_WORDS, min_size=1, max_size=2))
     if name == "crossover":
@@ -127,10 +127,10 @@ def _defaults(draw: Any) -> Input:
     table = draw(contents.defaults())
     if draw(once_in(3)):
         files = {"pyproject.toml": File(contents.toml({"tool": {"kernelmark": table}}))}
-        return Input((Step(words),), {**BESIDE, **files}, asked=(".",))
+        return Input((Step(words),), {**FILES, **files}, asked=(".",))
     document = draw(contents.documents(table, contents.WRONG_DEFAULTS))
-    refused = document.refused and document.file.text.strip("\ufeff") != ""  # no defaults at all are sound
-    return Input((Step(words, refused=refused),), {**BESIDE, "kernelmark.toml": document.file}, asked=(".",))
+    refused = document.refused and document.file.text.strip("\ufeff") != ""  # an empty file is valid
+    return Input((Step(words, refused=refused),), {**FILES, "kernelmark.toml": document.file}, asked=(".",))
 
 
 @st.composite
@@ -165,7 +165,7 @@ def _plugins(draw: Any) -> Input:
 
 @st.composite
 def _faulty(draw: Any) -> Input:
-    """Kernels and operations that fail while they are measured; the limit of a call is short."""
+    """Draw a kernel or an operation that fails while it is measured, with a short time limit."""
     op, name = draw(st.sampled_from(["mine", "copy"])), draw(st.sampled_from(["run", "verify"]))
     plugin = draw(contents.failing(op) if op == "mine" else st.one_of(contents.failing(op), contents.declarations()))
     end = ("--plugin", "mine.py", "--timeout", "0.2", "--kernels", "*/*.odd", "--db", "new.db")

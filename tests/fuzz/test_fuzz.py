@@ -1,4 +1,4 @@
-"""Every input that once broke the command, a few new ones, and the rules that judge the endings."""
+"""Inputs that once broke the command, some new ones, and the rules by which faults are found."""
 
 from argparse import Namespace
 from collections import Counter
@@ -14,12 +14,12 @@ from fuzz import __main__ as command
 from fuzz import campaign
 from fuzz.campaign import Fault, Report, Setting, batch, smallest, tried
 from fuzz.inputs import Damage, File, Input, Step, digest, make_samples, read, write
-from fuzz.perform import Found, Outcome, faults
+from fuzz.perform import Observed, Outcome, faults
 
 CORPUS = sorted(Path(__file__).with_name("corpus").glob("*.json"))
-LEFT = [path for path in CORPUS if path not in CORPUS[::5]]
-#: Kinds of input of which hardly one is measured.
-SOON = ("prices", "defaults", "imports", "plugins")
+REST = [path for path in CORPUS if path not in CORPUS[::5]]
+#: Kinds of input that hardly ever measure anything.
+QUICK = ("prices", "defaults", "imports", "plugins")
 GOOD = Outcome(0)
 PLUGIN = Step(("list", "--plugin", "mine.py"))
 
@@ -27,19 +27,19 @@ PLUGIN = Step(("list", "--plugin", "mine.py"))
 @pytest.fixture(scope="module")
 def setting(tmp_path_factory: pytest.TempPathFactory) -> Setting:
     samples = make_samples(tmp_path_factory.mktemp("samples"))
-    return Setting(samples, tmp_path_factory.mktemp("fuzz"), limit_s=60.0, kinds=SOON)  # others use the processors
+    return Setting(samples, tmp_path_factory.mktemp("fuzz"), limit_s=60.0, kinds=QUICK)  # other tests use the CPUs
 
 
 @pytest.fixture(scope="module")
 def reported(setting: Setting) -> Iterator[Callable[..., Report]]:
-    """Call a function of the campaign in a process of its own, which forks for each step."""
+    """Return a function that runs a function of the campaign in another process, which forks for each step."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         yield lambda work, *given, setting=setting: pool.submit(work, setting, *given).result()
 
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Input]:
-    """The inputs that are drawn, of which none is performed; an `import` has a fault."""
+    """Return the list of drawn inputs, which are not performed; each `import` is reported as a fault."""
     inputs: list[Input] = []
 
     def noted(_: Setting, given: Input, seed: int = 0) -> Report:
@@ -55,14 +55,14 @@ def words(report: Report) -> list[str]:
     return [fault.words for fault in report.faults]
 
 
-@pytest.mark.parametrize("paths", [CORPUS[::5], pytest.param(LEFT, marks=pytest.mark.long)], ids=["some", "others"])
+@pytest.mark.parametrize("paths", [CORPUS[::5], pytest.param(REST, marks=pytest.mark.long)], ids=["some", "others"])
 def test_no_input_of_the_corpus_breaks_the_command_again(reported, paths: list[Path]) -> None:
     broken = {path.stem: words(reported(tried, read(path))) for path in paths}
     assert {name: texts for name, texts in broken.items() if texts} == {}
 
 
 @pytest.mark.long
-def test_no_input_of_thirty_drawn_ones_breaks_the_command(reported) -> None:
+def test_thirty_drawn_inputs_do_not_break_the_command(reported) -> None:
     report = reported(batch, 3, 30)
     assert words(report) == []
     assert report.commands.total() >= 25
@@ -75,7 +75,7 @@ def test_one_seed_draws_the_same_inputs_and_none_twice(setting: Setting, drawn: 
     assert [len({digest(given) for given in part}) for part in (drawn[:20], drawn[40:])] == [20, 20]
 
 
-def test_a_campaign_goes_on_where_it_was_left(setting: Setting) -> None:
+def test_a_campaign_continues_after_a_given_number_of_inputs(setting: Setting) -> None:
     def numbers(start: int, inputs: int) -> list[tuple[int, int]]:
         pool = SimpleNamespace(submit=lambda *given: given[2:])
         return list(command.submitted(pool, setting, Namespace(replay=None, seed=3, start=start, inputs=inputs)))
@@ -113,7 +113,7 @@ def test_a_step_has_the_exit_status_and_the_streams_of_a_process(reported, fresh
         ("import time\ntime.sleep(60)", "hang: goes on"),
     ],
 )
-def test_a_step_that_does_not_end_is_found_and_ended(reported, setting: Setting, text: str, beginning: str) -> None:
+def test_a_step_that_does_not_end_is_reported_and_killed(reported, setting: Setting, text: str, beginning: str) -> None:
     given = Input((PLUGIN,), {"mine.py": File(text)})
     assert words(reported(tried, given, setting=setting._replace(limit_s=0.5)))[0].startswith(beginning)
 
@@ -146,18 +146,18 @@ def test_a_step_that_does_not_end_is_found_and_ended(reported, setting: Setting,
     ],
 )
 def test_each_fault_is_named_and_no_other(called: str, outcome: Outcome, beginning: str) -> None:
-    said = faults(Input((Step(tuple(called.split())),)), Found([outcome]))
-    assert [fault for fault in said if fault.startswith(beginning)] if beginning else said == []
+    listed = faults(Input((Step(tuple(called.split())),)), Observed([outcome]))
+    assert [fault for fault in listed if fault.startswith(beginning)] if beginning else listed == []
 
 
-def test_files_that_were_not_asked_for_are_a_fault() -> None:
+def test_changed_files_that_no_word_names_are_faults() -> None:
     called = ("export", "--csv=out.csv", "-o", "table.tex", "--out", "new/place", "--db=a=b")
     changed = ["out.csv", "new/place/out.csv", "table.tex", "table-gemm.tex", "a=b", "other", "rows.db"]
-    told = faults(Input((Step(called),)), Found([GOOD], changed))
-    assert told == ["file left or changed: other", "file left or changed: rows.db"]
+    listed = faults(Input((Step(called),)), Observed([GOOD], changed))
+    assert listed == ["file left or changed: other", "file left or changed: rows.db"]
 
 
-def test_an_input_is_the_same_when_it_is_read_again(tmp_path: Path) -> None:
+def test_a_written_input_is_read_back_unchanged(tmp_path: Path) -> None:
     files = {"a\udcff": File("é\udcff\0"), "b": File(sample="rows.db", damage=(Damage("flip", 0.5, 3),))}
     given = Input((Step(("run", "\udcff"), patience_s=0.5),), files)
     assert read(write(tmp_path / "e.json", "note", given)) == given
