@@ -1,8 +1,8 @@
-"""`make gpu` on the fake device, with an agenda of a dozen small tasks; run by itself it uses one slot.
+"""Run one slot of `make gpu` on the fake device, with an agenda of eight small tasks.
 
-AGENDA_CHANGED names a kernel whose digest is another one, AGENDA_FAULT a task at which the process does what
-AGENDA_WHAT names; at most AGENDA_MOST tasks share a run. As a plug-in this module brings both to the process that
-carries tasks out.
+AGENDA_CHANGED names a kernel whose digest has changed, AGENDA_FAULT a task with which the process has the fault that
+AGENDA_WHAT names in FAULTS; at most AGENDA_MOST tasks share a run. This module is also a plug-in, which brings the
+fault to the process that carries out tasks.
 """
 
 import os
@@ -19,13 +19,13 @@ from support.plugins import FAKE
 
 KERNELS = ("copy/fake.noop", "copy/fake.base", "copy/fake.other")
 PROBLEMS = ("copy/m3n5/f32", "copy/m7n2/f32")
-#: Seconds that tasks are expected to take: enough for the second slot to be in the midst of them.
+#: The expected seconds of a task: so many that the second slot is killed before it has finished.
 SECONDS = 0.5
 FAULTS = {"hang": lambda: time.sleep(1000), "crash": os.abort, "raise": lambda: 1 / 0, "exit": lambda: os._exit(0)}
 
 
 class FewTasks:
-    """The tasks of the fake device: each kernel verified, and pairs of them timed on two problems."""
+    """The tasks of the fake device: verify each kernel, time pairs of kernels on two problems, and tune tiles."""
 
     refused = ()
 

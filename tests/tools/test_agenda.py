@@ -26,7 +26,7 @@ def task(name, value=1.0, seconds=1.0, digest="d", **more):
     return agenda.Task(**{"name": name, "kind": "time", "value": value, "seconds": seconds, "digest": digest, **more})
 
 
-def test_a_slot_takes_what_is_worth_most_a_second_and_fits():
+def test_a_slot_takes_the_tasks_that_fit_and_are_worth_most_per_second():
     tasks = [task("slow", 9, 10), task("quick", 2, 1), task("dull", 1, 4), task("long", 90, 99)]
     slot = agenda.slot(tasks, agenda.Agenda(), 12.0)
     assert [t.name for t in slot.chosen] == ["quick", "slow"]
@@ -34,7 +34,7 @@ def test_a_slot_takes_what_is_worth_most_a_second_and_fits():
     assert slot.seconds <= 12
 
 
-def test_an_answer_closes_a_task_at_its_digest_alone_and_one_of_an_unknown_tree_makes_it_come_later():
+def test_an_answer_closes_a_task_only_at_its_digest_and_one_without_a_digest_puts_it_last():
     agenda_ = agenda.Agenda()
     agenda.answer(agenda_, task("a"), "")
     assert not agenda.is_open(task("a"), agenda_)
@@ -63,13 +63,13 @@ def test_a_kernel_is_left_out_until_the_task_that_lost_it_has_another_digest():
     agenda.leave_out(agenda_, [first], {"gemm/cuda.x": "crashed: no luck"})
     agenda.leave_out(agenda_, [other], {"gemm/cuda.x": "crashed: again"})
     assert agenda.left_out([first, other], agenda_) == {"gemm/cuda.x": "crashed: no luck"}
-    assert agenda.left_out([other], agenda_)  # a slot of other tasks forgets nothing
+    assert agenda.left_out([other], agenda_)  # a slot without task `a` forgets nothing
     assert agenda.left_out([task("a", digest="new"), other], agenda_) == {}
     assert agenda_.left_out == {}
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ('{"schema": 7}', "its schema is 7, expected 1"),
         ('{"schema": 1, "device": "NVIDIA T4"}', "is for NVIDIA T4, expected NVIDIA H200"),
@@ -77,17 +77,17 @@ def test_a_kernel_is_left_out_until_the_task_that_lost_it_has_another_digest():
         ('{"schema": 1, "answers": 3}', "expected an agenda as `make gpu` writes it"),
     ],
 )
-def test_an_agenda_that_is_none_or_cannot_be_written_is_refused_in_one_line(tmp_path, text, said):
+def test_an_agenda_that_is_invalid_or_cannot_be_written_is_refused_in_one_line(tmp_path, text, reason):
     (tmp_path / agenda.FILE).write_text(text)
     with pytest.raises(UsageError, match=r"agenda\.json") as raised:
         agenda.read(tmp_path, "NVIDIA H200")
-    assert said in str(raised.value)
+    assert reason in str(raised.value)
     assert "\n" not in str(raised.value)
     with pytest.raises(UsageError, match="--out names another folder"):
         agenda.save(tmp_path / agenda.FILE, agenda.Agenda())
 
 
-def test_tasks_that_share_a_run_come_together_up_to_a_number_of_seconds():
+def test_tasks_of_one_kind_share_a_run_up_to_a_number_of_seconds():
     layers = [task(f"layer {i}", 9.0 - i, seconds=gpu.MOST_S / 2.5, kind="time") for i in range(4)]
     claim = task("claim", 7.5, seconds=1.0, kind="claim")
     slow = task("slow", 5.5, seconds=500.0, kind="time", processes=3)
@@ -97,11 +97,11 @@ def test_tasks_that_share_a_run_come_together_up_to_a_number_of_seconds():
     assert names == [["layer 0", "layer 1"], ["claim"], ["layer 2", "layer 3"], ["slow"]]
     agenda.answer(agenda_, layers[1], "", failed=True)
     names = [[task.name for task in batch] for batch in gpu._questions(tasks, agenda_)]
-    assert names == [["layer 0", "layer 2"], ["layer 1"], ["claim"], ["layer 3"], ["slow"]], "failed tasks come alone"
+    assert names == [["layer 0", "layer 2"], ["layer 1"], ["claim"], ["layer 3"], ["slow"]], "failed tasks run alone"
 
 
 @pytest.mark.parametrize(("cut", "took"), [(False, [10.0]), (True, [0.0])])
-def test_what_a_task_took_beside_one_that_was_cut_off_is_not_known(tmp_path, monkeypatch, cut, took):
+def test_the_time_of_a_task_is_unknown_if_its_run_was_cut_off(tmp_path, monkeypatch, cut, took):
     monkeypatch.setattr(gpu.signal, "signal", lambda *_: None)
     measuring, agenda_ = gpu.Measuring(gpu._options(["--out", str(tmp_path)])), gpu.Agenda()
     question = gpu.Question(gpu.Settings(""), 0.0, (task("a", seconds=1.0), task("b")))
@@ -110,7 +110,7 @@ def test_what_a_task_took_beside_one_that_was_cut_off_is_not_known(tmp_path, mon
 
 
 @pytest.mark.long
-def test_a_plan_of_an_h200_fits_its_slot_and_begins_with_what_is_worth_most(tmp_path, monkeypatch, capsys):
+def test_a_plan_for_an_h200_fits_its_slot_and_begins_with_the_tasks_that_are_worth_most(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu, "_prepared", lambda tasks, limits: f"{sum(task.seconds for task in tasks):.1f}")
     monkeypatch.setattr(gpu, "MADE", tmp_path / "build" / "tasks.json")
     assert gpu.main(["--plan", "--out", str(tmp_path), "--deadline", "540"]) == 0
@@ -160,11 +160,11 @@ def rows(out):
 
 
 @pytest.mark.long
-def test_three_slots_of_which_the_second_is_killed_answer_each_task_once(tmp_path):
+def test_three_slots_answer_each_task_once_even_if_the_second_is_killed(tmp_path):
     with begin(tmp_path) as first:
         assert first.stdout is not None
         wait_for(lambda: (tmp_path / "a-fake" / "agenda.json").exists() and len(answers(tmp_path)) >= 4, 60)
-        first.send_signal(signal.SIGTERM)  # the end of a slot, with tasks left
+        first.send_signal(signal.SIGTERM)  # ends the slot before all tasks are answered
         printed, _ = first.communicate(timeout=60)
         assert first.returncode == 143, printed
     after_first, first_rows = answers(tmp_path), rows(tmp_path)
@@ -188,7 +188,7 @@ def test_three_slots_of_which_the_second_is_killed_answer_each_task_once(tmp_pat
 
     page = (tmp_path / "a-fake" / "README.md").read_text()
     status, printed = use(tmp_path, "--only", "verify")
-    assert (status, answers(tmp_path)) == (0, after_third), printed  # all is answered
+    assert (status, answers(tmp_path)) == (0, after_third), printed  # all tasks have an answer
     parts = [part for part in page.split("\n## ") if part.startswith(("Copy", "The agenda"))]
     assert len(parts) == 2
     assert all(part in (tmp_path / "a-fake" / "README.md").read_text() for part in parts)
@@ -212,7 +212,7 @@ def test_three_slots_of_which_the_second_is_killed_answer_each_task_once(tmp_pat
 def test_a_task_that_fails_is_named_with_the_reason_and_the_others_are_answered(tmp_path, fault, reason):
     bad, words = "copy copy/fake.base copy/m3n5/f32", ("--only", "copy/m3n5")  # two of the eight tasks
     variables = {"AGENDA_FAULT": bad, "AGENDA_WHAT": fault, "AGENDA_MOST": "1"}
-    if fault == "crash":  # first beside another, which fails with it; the next slot tries each alone
+    if fault == "crash":  # first with another task, which fails with it; the next slot tries each alone
         variables["AGENDA_MOST"] = "2"
         assert use(tmp_path, *words, **variables)[0] == 1
         together = {name for name, answer in answers(tmp_path).items() if answer["state"] == "failed"}

@@ -1,4 +1,4 @@
-"""The promises of `make bars`, measured on few rows; and searches replayed on the spaces that were recorded."""
+"""The promises of `make bars`, measured on few rows; and searches that are replayed on recorded spaces."""
 
 import gc
 import math
@@ -35,7 +35,7 @@ def test_each_promise_is_stated_once_and_has_a_measurement_and_a_page_that_exist
 
 
 @pytest.mark.parametrize(
-    ("measured", "word", "said", "status"),
+    ("measured", "word", "value", "status"),
     [
         ([("list.seconds", 0.3, "of 9")], "holds ", "0.3 (of 9)", 0),
         ([("list.seconds", 0.31, "of 9")], "MISSED", "0.31 (of 9)", 1),
@@ -43,10 +43,10 @@ def test_each_promise_is_stated_once_and_has_a_measurement_and_a_page_that_exist
         ([], "MISSED", "not measured", 1),
     ],
 )
-def test_a_promise_that_is_missed_is_one_line_and_exit_status_1(monkeypatch, capsys, measured, word, said, status):
+def test_a_promise_is_one_line_and_a_missed_one_gives_exit_status_1(monkeypatch, capsys, measured, word, value, status):
     monkeypatch.setitem(bars.MEASURED, "list", lambda: iter(measured))
     assert bars.main(["list"]) == status
-    assert capsys.readouterr().out == f"{word} list.seconds: kernelmark list <= 0.3 s: {said}\n"
+    assert capsys.readouterr().out == f"{word} list.seconds: kernelmark list <= 0.3 s: {value}\n"
 
 
 def test_promises_are_listed_without_measuring(capsys):
@@ -57,7 +57,7 @@ def test_promises_are_listed_without_measuring(capsys):
     ]
 
 
-def test_a_command_that_fails_is_no_figure_and_calls_are_timed_by_turns_after_one_that_is_not_counted(tmp_path):
+def test_a_command_that_fails_has_no_time_and_functions_are_timed_in_turn_after_an_untimed_call(tmp_path):
     with pytest.raises(CalledProcessError):
         took.kernelmark("show", "base", "--db", str(tmp_path / "absent.db"))
     called = []
@@ -86,7 +86,7 @@ def test_a_measurement_finds_the_number_of_each_of_its_promises(monkeypatch, too
     assert measured.get("fake.rows", 300) == 300
 
 
-def test_the_gain_of_a_second_thread_is_measured_beside_that_of_the_ceiling(monkeypatch):
+def test_the_gain_of_a_second_thread_is_measured_with_that_of_the_ceiling(monkeypatch):
     for name, value in {"SUITE": LAYER, "ROUNDS_OF_THREADS": 2, "LEAST_S": 1e-4, "LEAST_FLOP": 0}.items():
         monkeypatch.setattr(bars_kernels, name, value)
     scalings = list(bars_kernels.scalings())
@@ -98,7 +98,7 @@ def test_the_gain_of_a_second_thread_is_measured_beside_that_of_the_ceiling(monk
     assert all(LAYER in text for *_, text in rows)
 
 
-def test_what_kernels_use_is_held_while_their_threads_are_compared(monkeypatch):
+def test_scratch_is_kept_while_thread_counts_of_a_kernel_are_compared(monkeypatch):
     buffers = []
 
     class Noted(bars_kernels.ScratchBuffers):
@@ -119,7 +119,7 @@ def test_rounds_in_which_the_ceiling_gained_less_than_it_can_do_not_count(monkey
     assert bars_kernels.quiet(rounds, [1.2, *[2.0] * 9]) == rounds  # too few were quiet
     monkeypatch.setattr(bars_kernels, "LEAST_QUIET", 1)
     assert bars_kernels.quiet(rounds, [1.2, *[2.0] * 9]) == rounds[:1]
-    assert bars_kernels.quiet(rounds, [1.2] * 20 + [2.0]) == rounds  # one that gained more by chance
+    assert bars_kernels.quiet(rounds, [1.2] * 20 + [2.0]) == rounds  # a single larger gain is chance
 
 
 def test_a_gain_is_judged_by_its_median_and_a_share_round_by_round(registry, monkeypatch):
@@ -130,11 +130,11 @@ def test_a_gain_is_judged_by_its_median_and_a_share_round_by_round(registry, mon
         monkeypatch.setattr(bars_kernels, name, 0)
     assert [value for _, value, _ in bars_kernels.threads()] == [1.2, 0.9]
     bars_kernels.typical_s(lambda: calls.append(1))
-    assert len(calls) == 1 + bars_kernels.LEAST_CALLS  # one that fills the caches
+    assert len(calls) == 1 + bars_kernels.LEAST_CALLS  # the first fills the caches
 
 
 @pytest.mark.parametrize("truth", TRUTHS.values(), ids=TRUTHS)
-def test_a_recorded_space_is_all_that_the_kernel_has_large_and_its_median_is_far_from_its_best(registry, truth):
+def test_a_recorded_space_is_complete_and_large_and_its_median_is_far_from_its_best(registry, truth):
     assert len(truth.costs) > 300
     assert min(truth.costs.values()) / median(truth.costs.values()) <= 0.7
     assert truth.costs[truth.field.default] == 1
@@ -147,7 +147,7 @@ def test_a_recorded_space_is_all_that_the_kernel_has_large_and_its_median_is_far
 
 
 @pytest.mark.long
-def test_the_default_strategy_finds_what_is_promised_on_three_spaces_with_15_percent_of_the_evaluations(capsys):
+def test_the_default_strategy_keeps_its_promise_on_three_spaces_with_15_percent_of_the_evaluations(capsys):
     needed(module_missing("kernel_tuner"))
     assert len(TRUTHS) == 3
     assert bars.main(["replay"]) == 0, capsys.readouterr().out

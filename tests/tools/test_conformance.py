@@ -16,7 +16,7 @@ RECORD = json.loads(conformance.RECORD.read_text())
 NAMES = RECORD["names"]
 LAUNCH, PYCUDA, MAPS = (f"bench/measure/{name}.py" for name in ("launch", "launch_pycuda", "tensormap"))
 CUDNN, NCCL = "kernels/conv/vendor/cudnn_frontend.py", "kernels/aggregate/nccl.py"
-#: A change of a module, and what is then complained of.
+#: For each mistake: a file, a text in it, its replacement, and a part of the complaint.
 PLANTED = {
     "wrong name": (MAPS, "KernelEx(", "KernelExx(", "cuda.bindings.driver.cuLaunchKernelExx: no such name"),
     "wrong member of an enumeration": (MAPS, "L2_256B", "L2_512B", "MAP_L2_PROMOTION_L2_512B: no such name"),
@@ -24,17 +24,17 @@ PLANTED = {
     "wrong attribute of the device": ("bench/measure/cuda.py", '"L2_CACHE_SIZE")', '"L2_SIZE")', "_L2_SIZE: no"),
     "wrong method of an instance": ("bench/measure/timing.py", "stop.synchronize", "stop.wait", "Event.wait: no such"),
     "wrong function of a held module": (NCCL, "_nccl.groupStart", "_nccl.groupBegin", "cuda.nccl.groupBegin: no such"),
-    "an argument too many": (LAUNCH, "handle(stream.ptr)", "handle(stream.ptr, 0)", "from_handle(handle): too many"),
-    "an argument too many, of tuples": (
+    "too many arguments": (LAUNCH, "handle(stream.ptr)", "handle(stream.ptr, 0)", "from_handle(handle): too many"),
+    "too many arguments in tuples": (
         *("kernels/gemm/cublaslt.py", "(beta, c, described.c, c, described.c)", "(beta, c, c, described.c, c, 0)"),
         "too many positional arguments",
     ),
-    "an argument too few": ("kernels/copy/cuda.py", "ToDevice, stream", "ToDevice", "required argument: 'stream'"),
-    "an argument too few of C": (MAPS, "(c_uint32 * 3)(1, 1, 1),", "", "required argument: '_11'"),
+    "too few arguments": ("kernels/copy/cuda.py", "ToDevice, stream", "ToDevice", "required argument: 'stream'"),
+    "too few arguments of C": (MAPS, "(c_uint32 * 3)(1, 1, 1),", "", "required argument: '_11'"),
     "wrong keyword": (LAUNCH, "shmem_size=", "shared_size=", "keyword argument 'shared_size'"),
     "wrong keyword of a method": (CUDNN, "space, handle=", "space, handles=", "keyword argument 'handles'"),
     "wrong keyword of PyCUDA": (PYCUDA, "prepare(", "prepare(types=", "argument: 'arg_types'"),
-    "none, a keyword for an argument without one": (LAUNCH, "from_cubin(code)", "from_cubin(module=code)", ""),
+    "no mistake, a positional argument by keyword": (LAUNCH, "from_cubin(code)", "from_cubin(module=code)", ""),
 }
 
 
@@ -57,27 +57,27 @@ def test_a_planted_mistake_is_found(planted):
     assert any(expected in line for line in complaints) if expected else not complaints
 
 
-def test_every_owner_is_of_something_that_is_called(uses):
+def test_every_owner_has_a_name_that_is_called(uses):
     called = {use.name for use in uses if use.arguments}
     owners = {owner.removesuffix("()") for owner in conformance.OWNERS}
     assert {owner for owner in owners if not any(name.startswith(owner) for name in called)} == set()
 
 
-def test_what_ctypes_declares_has_the_sizes_of_the_header():
+def test_ctypes_declarations_have_the_sizes_of_the_header():
     assert list(conformance.differences(NAMES)) == []
     sgemm = "libcublas.cublasSgemm_v2"
     (complaint,) = conformance.differences({**NAMES, sgemm: NAMES[sgemm].replace("_5: 4", "_5: 8")})
     assert complaint.startswith(f"{sgemm}: parameters have [8, 4, 4, 4, 4, 4, ")
 
 
-def test_signatures_are_recorded_of_the_versions_that_are_pinned():
+def test_the_recorded_signatures_are_of_the_pinned_versions():
     pinned = re.findall(r"^([\w-]+)==(\S+)$", (TOOLS / "data" / "gpu-packages.txt").read_text(), re.MULTILINE)
     assert {name: RECORD["versions"].get(name) for name, _ in pinned} == dict(pinned)
     assert RECORD["versions"]["pycuda"].startswith("2026.")
 
 
 class Api:
-    """Stands for nvmath's bindings: each routine has its name."""
+    """A fake of nvmath's bindings, whose routines have only names."""
 
     def __getattr__(self, name):
         routine = partial(print)

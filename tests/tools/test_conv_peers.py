@@ -44,7 +44,7 @@ def layers(call, tmp_path):
 
 
 def times(store, c, direction="fprop", **kernels):
-    """Rows of one job, whose samples scatter alike by a hundredth; None for no row."""
+    """Add rows of one job, whose samples scatter equally, by 1 %."""
     ids = {"onednn": ONEDNN, "direct": DIRECT, "im2col": IM2COL, "plugin": "conv/mine.fast"}
     for name, seconds in kernels.items():
         taken = [seconds * (1 + 0.01 * (i % 3 - 1)) for i in range(12)]
@@ -56,7 +56,7 @@ def rows(page, first):
     return [cells for cells in table if cells[0] == first]
 
 
-def test_the_fastest_own_kernel_is_compared_layer_by_layer_and_in_the_mean(begun, call, layers):
+def test_the_fastest_of_our_kernels_is_compared_on_each_layer_and_in_the_mean(begun, call, layers):
     times(begun, 8, onednn=1e-3, direct=0.5e-3, im2col=2e-3, plugin=0.1e-3)
     times(begun, 16, onednn=8e-3, direct=9e-3, im2col=1e-3)
     page = call("--network", "two").out
@@ -74,13 +74,13 @@ def test_the_fastest_own_kernel_is_compared_layer_by_layer_and_in_the_mean(begun
     assert rows(page, "one") == []
 
 
-def test_the_interval_of_a_mean_lies_between_the_means_of_the_ends():
+def test_the_interval_of_a_mean_has_the_means_of_the_ends_as_ends():
     mean = conv_peers.geometric_mean([conv_peers.Ratio(2, 1, 4), conv_peers.Ratio(8, 4, 9, in_turn=False)])
     assert mean == pytest.approx((4, 2, 6, False, False))
     assert conv_peers.geometric_mean([conv_peers.Ratio(2, 1, 4), conv_peers.Ratio(8)])[:3] == (4, None, None)
 
 
-def test_layers_without_a_ratio_and_rows_without_a_time_stand_below_with_the_reason(begun, call):
+def test_layers_without_a_ratio_and_rows_without_a_time_are_listed_with_the_reason(begun, call):
     times(begun, 8, onednn=1e-3)
     fail(begun, LAYER.format(8, "fprop"), IM2COL, "unsupported", "r is 3, expected 1 | 2")
     times(begun, 16, direct=1e-3)
@@ -112,7 +112,7 @@ def test_ties_and_noise_are_marked(begun, call, layers):
     assert "NOISY: 1 of 4 cases was disturbed" in page
 
 
-def test_bad_input_gets_one_line(store, call):
+def test_bad_input_is_refused_in_one_line(store, call):
     def refusal(*words):
         printed = call(*words, status=2)
         (line,) = printed.err.splitlines()

@@ -39,9 +39,9 @@ def stand_in(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
     def make(command, script):
-        (tmp_path / command).write_text(f"#!/bin/sh\necho $* >>{tmp_path}/asked\n{script}\n")
+        (tmp_path / command).write_text(f"#!/bin/sh\necho $* >>{tmp_path}/calls\n{script}\n")
         (tmp_path / command).chmod(0o755)
-        return tmp_path / "asked"
+        return tmp_path / "calls"
 
     return make
 
@@ -91,7 +91,7 @@ def test_launches_of_one_call_are_summed(stand_in, tmp_path):
     assert msgspec.json.decode((tmp_path / "counters.json").read_bytes(), type=list[counters.Row]) == [row]
 
 
-def test_a_refused_profiler_is_asked_once_and_each_pair_has_a_line(stand_in, tmp_path):
+def test_a_profiler_that_refuses_is_called_once_and_each_pair_has_a_line(stand_in, tmp_path):
     calls = stand_in("ncu", cat("ncu_refused", status=1))
     rows = counters.counters(now() + 60, tmp_path)
     assert {row.reason for row in rows} == {DENIED}
@@ -99,13 +99,13 @@ def test_a_refused_profiler_is_asked_once_and_each_pair_has_a_line(stand_in, tmp
     assert f"- gemm/cuda.naive on gemm/m256n256k256/f32/NN: not measured: {DENIED}\n" in counters.table(rows)
 
 
-def test_a_kernel_that_fails_costs_its_row_alone(stand_in, tmp_path):
+def test_a_kernel_that_fails_loses_only_its_own_row(stand_in, tmp_path):
     stand_in("ncu", f"case $* in *cuda.tiled*) {cat('ncu_tiled')};; esac\necho gone; exit 1")
     rows = counters.counters(now() + 60, tmp_path, [WINOGRAD, TILED])
     assert [row.reason for row in rows] == ["gone", ""]
 
 
-def test_a_metric_that_ncu_does_not_know_is_left_out_from_then_on(stand_in, tmp_path):
+def test_a_metric_that_ncu_lacks_is_left_out_of_later_calls(stand_in, tmp_path):
     unknown = f"case $* in *{TMA}*) echo '==ERROR== Failed to find metric {TMA}'; exit 1;; esac\n"
     calls = stand_in("ncu", unknown + cat("ncu_tiled"))
     rows = counters.counters(now() + 60, tmp_path, [TILED, TILED])
@@ -132,12 +132,12 @@ def test_a_figure_adds_metrics_and_takes_the_first_of_several_names_that_is_not_
     row = counters.Row(*TILED, "", values={gmma: 0, hmma: 5, loaded: 1, boxes: 3, FFMA: None})
     figures = ("tensor instructions", "sectors read", "FFMA, lanes")
     assert [row.measured(counters.FIGURES[name]) for name in figures] == [5, 4, None]
-    # Other kernels use the pipe as well, so that one without such instructions has no line.
+    # The metric is also above 0 for some kernels without tensor instructions, which have no such line.
     shown = [list(counters._cells(row, {"tensor instructions": counted})) for counted in (0, 5)]
     assert ["tensor instructions" in [figure for _, _, figure, *_ in cells] for cells in shown] == [False, True]
 
 
-def test_the_table_holds_the_counters_against_the_profile(stand_in, tmp_path):
+def test_the_table_compares_the_counters_with_the_profile(stand_in, tmp_path):
     host_compiler()
     stand_in("ncu", cat("ncu_tiled"))
     page = counters.table(counters.counters(now() + 60, tmp_path, [TILED]), "run 7")
@@ -153,10 +153,10 @@ def test_the_table_holds_the_counters_against_the_profile(stand_in, tmp_path):
 
 
 MMA = {"sectors read": 262_144, "shared wavefronts": 159_744, "bank conflicts": 8192}
-#: What Nsight Compute has counted on an H200 (reports/nvidia-h200/counters.json), of kernels that are still the same,
-#: with the tiles that they had by default; and the tensor instructions that the tile of a product needs.
+#: Counts of Nsight Compute on an H200 (reports/nvidia-h200/counters.json) for kernels that have not changed since, with
+#: their default tiles at that time; and the number of tensor instructions that a product's tile needs.
 COUNTED = (
-    ("gemm/cuda.async@BM=128,BN=256", {"sectors read": 196_608}),  # a warp has left out its last fetch since
+    ("gemm/cuda.async@BM=128,BN=256", {"sectors read": 196_608}),  # since then, a warp leaves out its last fetch
     ("gemm/cuda.mma", {**MMA, "tensor instructions": 65_536}),
     ("conv/cuda.implicit", {"sectors read": 794_112, "sectors written": 150_528, "shared wavefronts": 911_008}),
     ("gemm/cuda.wgmma", {"tensor instructions": 4096}),
@@ -164,7 +164,7 @@ COUNTED = (
 
 
 @pytest.mark.parametrize(("kernel", "figures"), COUNTED)
-def test_the_profile_counts_what_was_counted_on_a_gpu_and_what_a_tile_needs(kernel, figures):
+def test_the_profile_agrees_with_the_counts_of_a_gpu_and_the_needs_of_a_tile(kernel, figures):
     host_compiler()
     problem = dict(counters.CHOSEN)[kernel.partition("@")[0]]
     counted = counters.profiled(counters.Row(kernel, problem, ""))
@@ -182,12 +182,12 @@ def test_the_profile_counts_what_was_counted_on_a_gpu_and_what_a_tile_needs(kern
         ("compute-sanitizer is not on the PATH", 127, None, "compute-sanitizer is not on the PATH"),
     ],
 )
-def test_a_summary_is_read_and_what_was_not_checked_has_a_reason(printed, status, errors, reason):
+def test_a_summary_is_read_and_a_check_that_did_not_run_has_a_reason(printed, status, errors, reason):
     check = counters.checked(TILED, "memcheck", status, printed)
     assert (check.errors, check.reason) == (errors, reason)
 
 
-def test_both_checks_are_made_of_each_kernel_on_its_smallest_and_its_largest_ragged_problem(stand_in):
+def test_each_kernel_gets_both_checks_on_its_smallest_and_its_largest_ragged_problem(stand_in):
     calls = stand_in("compute-sanitizer", "echo '========= RACECHECK SUMMARY: 0 hazards displayed (0 errors)'")
     checks = counters.sanitizer(["gemm/cuda.tiled", "copy/cuda.vectorised"], now() + 60)
     assert [check.line.partition(" on ")[0] for check in checks] == [
@@ -199,14 +199,14 @@ def test_both_checks_are_made_of_each_kernel_on_its_smallest_and_its_largest_rag
     assert calls.read_text().endswith("--launch copy/cuda.vectorised copy/m1n1/f16 copy/m67n37/f64\n")
 
 
-def test_a_sanitizer_that_refuses_the_device_is_asked_once(stand_in):
+def test_a_sanitizer_that_refuses_the_device_is_called_once(stand_in):
     calls = stand_in("compute-sanitizer", cat("sanitizer_refused", status=1))
     lines = [check.line for check in counters.sanitizer(["gemm/cuda.tiled"], now() + 60)]
     assert lines[1].endswith(f": not checked: {UNSUPPORTED}")
     assert len(calls.read_text().splitlines()) == 1
 
 
-def test_the_script_exits_1_where_a_check_found_something(stand_in, capsys, tmp_path):
+def test_the_script_exits_with_1_after_errors_and_makes_a_table_again_from_its_counters(stand_in, capsys, tmp_path):
     stand_in("compute-sanitizer", cat("sanitizer_memcheck"))
     assert counters.main(["--sanitizer", "gemm/cuda.tiled"]) == 1
     assert ": 2 errors: Invalid __global__ write of size 4 bytes\n" in capsys.readouterr().out
@@ -231,7 +231,7 @@ def test_a_kernel_that_cannot_be_checked_is_refused_in_a_line(capsys, kernel, re
     assert line.startswith(f"counters.py: {reason}")
 
 
-def test_the_command_profiles_what_lies_between_start_and_stop_at_free_clocks():
+def test_ncu_profiles_between_start_and_stop_and_leaves_the_clocks_free():
     words = counters.ncu_command(TILED, ["a.sum", "b.sum"])
     assert words[words.index("--clock-control") + 1] == "none"
     assert words[words.index("--profile-from-start") + 1] == "off"

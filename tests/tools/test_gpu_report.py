@@ -1,4 +1,4 @@
-"""The report of a GPU: bars that compare like with like, its page, and the process that carries tasks out."""
+"""The report of a GPU: bars that compare like with like, its page, and the process that carries out tasks."""
 
 from pathlib import Path
 
@@ -29,12 +29,12 @@ def test_no_bar_compares_unlike_numerics(registry):
         problem, other = registry.problem(bar.problem), registry.problem(bar.on or bar.problem)
         assert {k.numerics_for(problem) for k in ours} | {k.numerics_for(other) for k in rivals} == {bar.numerics}, bar
         assert bar.is_fair
-        if bar.on:  # whatever is moved is moved exactly
+        if bar.on:  # moved data are exact
             assert (problem.op, other.op, bar.numerics) == ("transpose", "copy", "exact")
     assert not any(bar.is_fair for bar in gpu_bars.lines())
 
 
-def test_every_bar_has_kernels_on_both_sides_and_those_that_are_metered_are_there(registry):
+def test_every_bar_has_kernels_on_both_sides_and_the_metered_kernels_exist(registry):
     bars = [*gpu_bars.bars(), *gpu_bars.lines()]
     assert len(set(bars)) == len(bars)
     assert {*gpu_tasks.METERED} <= set(registry.kernels)
@@ -47,12 +47,12 @@ def test_every_bar_has_kernels_on_both_sides_and_those_that_are_metered_are_ther
         assert {k.provider for k in ours} == {"cuda"}
         if bar.problem == "transpose/m8192n8192/f32/in":
             assert {"transpose/cuda.tiled_inplace", "transpose/cuda.vectorised_inplace"} <= {k.id for k in ours}
-        # Operands of 8 bits are cuBLASLt's alone: cuBLAS has none.
+        # Only cuBLASLt takes operands of 8 bits.
         assert bool(rivals) is (problem.operands()[0].dtype not in ("e4m3", "s8") or has_lt), bar
         assert len(rivals) == len(bar.rivals or rivals), bar
 
 
-def test_a_variant_is_named_by_what_makes_it_one(registry):
+def test_a_variant_is_named_by_the_tile_values_in_which_it_differs(registry):
     for kernel, wanted in gpu_bars.VARIANTS.items():
         problem = "gemm/m4096n4096k4096/f32/NT" if "gemm" in kernel else "transpose/m2048n26752/f32/in"
         problem = problem.replace("/in", "/out") if kernel.endswith("vectorised") else problem
@@ -113,7 +113,7 @@ def test_a_bar_is_judged_by_its_interval_its_processes_and_its_error(case):
     assert (verdict.ratio is None) is (state == "absent")
 
 
-def test_of_two_problems_the_work_counts_and_a_bar_may_have_no_rival():
+def test_a_ratio_of_two_problems_is_scaled_by_their_work_and_a_bar_may_have_no_rival():
     bar = gpu_bars.Bar(PROBLEM, "exact", 1.0, on="copy/m32n32/f32", rivals=RIVAL)
     rows = [row(OURS[0], 1.0), row(RIVAL[0], 1.5, problem=bar.on)]
     ratios = {work: gpu_bars.judge(bar, OURS, RIVAL, rows, work).ratio.median for work in (1.0, 2.0)}
@@ -128,7 +128,7 @@ GPU = {"device": "cuda", "device_name": "NVIDIA H200", "host": "somewhere", "mod
 
 @pytest.fixture
 def page(store):
-    """Make the page of tasks (name, problem, run, detail) answered at a digest; an open one has no run."""
+    """Return a function that makes the page of tasks (name, problem, run, detail); an open task has no run."""
 
     def of(*tasks, digest="d"):
         made, agenda_ = [], agenda.Agenda(device="NVIDIA H200", notes=["Read this first."])
@@ -170,7 +170,7 @@ def test_a_run_that_answers_several_tasks_gives_each_its_own_rows(store, page):
     assert "| 5.00 ms" in next(line for line in text.splitlines() if line.startswith("| fprop"))
 
 
-def test_the_page_begins_with_notes_and_names_what_is_open(store, page):
+def test_the_page_begins_with_notes_and_names_open_comparisons(store, page):
     layer(store, "r1", FPROP[0], 2e-3, 1e-3)
     text = page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "", "1"))
     assert text.startswith("# NVIDIA H200\n\n> Read this first.\n")
@@ -179,7 +179,7 @@ def test_the_page_begins_with_notes_and_names_what_is_open(store, page):
     assert "somewhere" not in text
 
 
-def test_joules_a_batch_are_summed_where_every_layer_was_metered(store, page):
+def test_joules_per_batch_are_summed_if_every_layer_was_metered(store, page):
     layer(store, "r1", FPROP[0], 2e-3, 1e-3, energy_j=0.5)
     layer(store, "r2", FPROP[1], 3e-3, 4e-3, energy_j=0.25)
     tasks = ("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r2", "1")
@@ -189,7 +189,7 @@ def test_joules_a_batch_are_summed_where_every_layer_was_metered(store, page):
     assert "Joules" not in page(tasks[0], ("b", FPROP[1], "r3", "1"))
 
 
-def test_bars_have_their_numerics_and_a_verdict_of_other_kernels_says_so(store, page):
+def test_bars_have_their_numerics_and_a_verdict_on_changed_kernels_is_marked(store, page):
     problem, name = "gemm/m4096n4096k4096/f32/NN", "bar gemm/m4096n4096k4096/f32/NN"
     begin(store, "r1")
     for kernel, numerics in (("streamk", "fp32"), ("mma_tf32", "tf32")):
@@ -240,7 +240,7 @@ def test_a_comparison_that_took_too_long_is_no_answer(slot, monkeypatch, tmp_pat
 @pytest.mark.parametrize(
     ("left_s", "kind", "begun"), [(10.0, "emulator", 0), (15.9, "emulator", 1), (10.0, "verify", 2)]
 )
-def test_comparisons_are_begun_only_where_the_emulator_can_be_compiled_too(slot, monkeypatch, left_s, kind, begun):
+def test_comparisons_are_begun_only_if_time_is_left_to_compile_the_emulator(slot, monkeypatch, left_s, kind, begun):
     monkeypatch.setattr(slot, "carry_out", lambda question: gpu_slot.Reply({task.name: "" for task in question.tasks}))
     reply = gpu_slot._reply(slot, two_tasks(left_s, kind))
     assert (len(reply.done), reply.passed) == (begun, not begun)

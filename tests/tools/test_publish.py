@@ -1,4 +1,4 @@
-"""`make publish`: cases that are measured again, refusals, experiments that are resumed, and the files it leaves."""
+"""`make publish`: cases that are measured again, refusals, resumed experiments, and the files of a report."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def claim(name, of):
 
 
 def use_small(monkeypatch):
-    """Let one experiment take longest, and two claims rest on another."""
+    """Use three experiments, of which `dull` takes longest and `twice` has two claims."""
     experiments = (experiment("dull", 0.05), experiment("single", 0.01), experiment("twice", 0.01))
     judged = (claim("a", "dull"), claim("b", "single"), claim("c", "twice"), claim("d", "twice"))
     stand_in = catalog.Catalog(experiments, judged)
@@ -54,12 +54,12 @@ TINY = ("--suites", "copy/m31n33/f32,copy/m33n31/f32", "--processes", "1", "--ma
 
 @pytest.fixture(autouse=True)
 def commit(monkeypatch):
-    """The present commit is that of runs that tests put into the store."""
+    """Let the present commit be that of the runs in `store`."""
     monkeypatch.setattr(publish, "git_commit", lambda: COMMIT)
 
 
 @pytest.mark.parametrize(
-    ("planned", "disturbed", "commit", "given", "goes_on"),
+    ("planned", "disturbed", "commit", "options", "resumed"),
     [
         (2, "", COMMIT, {}, "r1"),
         (1, "", COMMIT, {}, None),
@@ -71,16 +71,16 @@ def commit(monkeypatch):
         (1, "", ANOTHER, {"current": True}, None),
     ],
 )
-def test_a_run_goes_on_where_it_was_cut_off_or_is_noisy_and_answers_for_its_commit_or_the_same_kernels(
-    store, monkeypatch, planned, disturbed, commit, given, goes_on
+def test_a_cut_off_or_noisy_run_is_resumed_and_a_finished_one_answers_for_its_commit_or_the_same_kernels(
+    store, monkeypatch, planned, disturbed, commit, options, resumed
 ):
     begin(store, planned=planned)
     put(store, "copy/m8n8/f32", "copy/a.b", disturbed=disturbed)
     monkeypatch.setattr(publish, "git_commit", lambda: commit)
-    assert publish._unfinished(store.path, **given) == goes_on
+    assert publish._unfinished(store.path, **options) == resumed
 
 
-def test_without_a_run_all_is_measured(store, tmp_path):
+def test_everything_is_measured_without_a_run(store, tmp_path):
     assert publish._unfinished(store.path) == ""
     assert publish._unfinished(tmp_path / "none.db") == ""
 
@@ -105,14 +105,14 @@ def test_a_noisy_run_is_refused_before_anything_is_written(store, called, tmp_pa
     assert not (tmp_path / "reports").exists()
 
 
-def test_a_prices_file_is_refused_before_anything_is_deleted_or_measured(store, called, tmp_path, monkeypatch):
+def test_a_missing_prices_file_is_refused_before_anything_is_deleted_or_measured(store, called, tmp_path, monkeypatch):
     monkeypatch.setattr(publish, "measure", MagicMock(side_effect=AssertionError))
     with pytest.raises(UsageError, match=r"none\.toml"):
         called("--fresh", "--prices", str(tmp_path / "none.toml"))
     assert store.path.exists()
 
 
-def test_a_noisy_run_is_published_if_asked_for_with_that_on_top_and_what_is_left_below(
+def test_a_noisy_run_is_published_on_request_with_a_warning_and_the_experiments_that_are_left(
     store, called, tmp_path, monkeypatch
 ):
     use_small(monkeypatch)
@@ -140,7 +140,7 @@ def test_suites_are_measured_again_when_their_kernels_have_changed(store, monkey
 
 
 @pytest.mark.long
-def test_a_tiny_report_is_measured_published_and_indexed_and_what_it_has_is_not_measured_again(
+def test_a_tiny_report_is_measured_published_and_indexed_and_a_second_call_changes_nothing(
     called, tmp_path, monkeypatch
 ):
     use_small(monkeypatch)
@@ -159,7 +159,7 @@ def test_a_tiny_report_is_measured_published_and_indexed_and_what_it_has_is_not_
     assert ((folder / "agenda.json").read_text(), (folder / "results.csv").read_text()) == before
 
 
-def test_docs_promise_the_files_that_a_report_has():
+def test_docs_list_the_files_of_a_report():
     rows = re.findall(r"^\| `([^`]+)` \| (.*) \|$", (DOCS / "index.md").read_text(), re.MULTILINE)
     assert dict(rows) == FILES
 
@@ -186,7 +186,7 @@ def test_the_citation_names_this_version():
     assert f"\nversion: {kernelmark.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
-def test_the_price_of_a_report_is_the_first_of_a_cpu_whose_name_matches(monkeypatch):
+def test_the_price_of_a_report_is_the_first_cpu_price_whose_name_matches(monkeypatch):
     monkeypatch.setattr(publish, "cpu_name", lambda: "Some CPU")
     priced = [("cuda", "*", 9, ""), ("cpu", "Other*", 8, ""), ("cpu", "Some*", 0.5, ""), ("cpu", "*", 7, "spot")]
     devices = tuple(DevicePrice(device, name, price, terms=terms) for device, name, price, terms in priced)
@@ -201,7 +201,7 @@ FOREVER = float("inf")
 
 @pytest.fixture
 def made(begun, registry, tmp_path, monkeypatch):
-    """Experiments that take a second or two, `dull` longest; `made()` is what a call of `make publish` has."""
+    """Return a function that makes the experiments of a call of `make publish`, which take a second or two each."""
     use_small(monkeypatch)
     agenda_ = publish.Agenda()
     return lambda store=begun, agenda_=agenda_, anyway=True: publish.Experiments(
@@ -213,7 +213,7 @@ def measured(store):
     return [store.run(run).command.split()[3] for run in store.run_ids() if run != "r1"]
 
 
-def test_experiments_are_measured_by_their_worth_and_once(made, store):
+def test_experiments_are_measured_once_in_the_order_of_their_worth(made, store):
     made().measure(FOREVER)
     assert measured(store) == ["twice", "single", "dull"]
     again = made()
@@ -223,7 +223,7 @@ def test_experiments_are_measured_by_their_worth_and_once(made, store):
     assert again.left() == ""
 
 
-def test_an_experiment_that_was_stopped_goes_on_and_what_is_left_is_named_with_its_command(made, store, monkeypatch):
+def test_a_stopped_experiment_is_resumed_and_those_left_are_listed_with_the_command(made, store, monkeypatch):
     stopped, clock = made(), publish.now
     begun_before = [run for run in store.run_ids() if run != "r1"]
     monkeypatch.setattr(publish, "now", lambda: 200.0 * any(store.statuses(run) for run in store.run_ids()))
@@ -234,20 +234,20 @@ def test_an_experiment_that_was_stopped_goes_on_and_what_is_left_is_named_with_i
     assert all(line.endswith("`make publish` continues it") for line in lines)
     monkeypatch.setattr(publish, "now", clock)
     begun = store.run_ids()[-1]
-    made().measure(clock() + 3.0)  # no time for `dull`, by what it is expected to take
+    made().measure(clock() + 3.0)  # less than the expected time of `dull`
     assert (made().runs["claim twice"], store.statuses(begun)) == (begun, {"ok": 4})
     assert made().left().startswith("- dull: ")
 
 
-def test_a_noisy_experiment_is_measured_twice_and_published_if_asked_for(made, store, monkeypatch):
+def test_a_noisy_experiment_is_measured_twice_and_published_on_request(made, store, monkeypatch):
     monkeypatch.setattr(publish, "noise", lambda store, runs: Noise(1, 4, "others"))
-    tried = made(anyway=False)
-    tried.tasks = tried.tasks[-1:]
+    refused = made(anyway=False)
+    refused.tasks = refused.tasks[-1:]
     for command in ("`make publish` continues it", "`make publish PUBLISH_ARGS=--noisy-anyway` publishes it"):
-        tried.measure(FOREVER)
-        assert tried.left() == f"- twice: NOISY: 1 of 4 cases was disturbed (others); {command}"
-    tried.measure(FOREVER)
-    assert (tried.runs, measured(store)) == ({}, ["twice"])
+        refused.measure(FOREVER)
+        assert refused.left() == f"- twice: NOISY: 1 of 4 cases was disturbed (others); {command}"
+    refused.measure(FOREVER)
+    assert (refused.runs, measured(store)) == ({}, ["twice"])
     anyway = made(anyway=True)
     anyway.tasks = anyway.tasks[-1:]
     anyway.measure(FOREVER)
@@ -255,7 +255,7 @@ def test_a_noisy_experiment_is_measured_twice_and_published_if_asked_for(made, s
 
 
 def answered(store, made):
-    """Rows of an experiment in which the first kernel is fast, as a run that answers it; in the suites it is slow."""
+    """Add the suites' rows with the first kernel slower, and a run with it faster; return an agenda with this run."""
     for run, seconds in (("r1", (2e-3, 1e-3)), ("r2", (1e-3, 2e-3))):
         if run != "r1":
             begin(store, run)
@@ -275,13 +275,13 @@ def test_a_claim_is_judged_by_the_rows_of_one_run(made, store):
     assert judged == {"b": ("confirmed", ("r2",)), **dict.fromkeys("acd", ("refuted", ("r1",)))}
 
 
-def test_an_experiment_that_the_suites_hold_is_not_measured(made, store):
+def test_an_experiment_whose_cases_the_suites_include_is_not_measured(made, store):
     answered(store, made)
     made().measure(FOREVER)
     assert store.run_ids() == ["r1", "r2"]
 
 
-def test_a_verdict_stands_where_the_store_is_lost_and_its_claims_are_those_of_the_report(made, store, tmp_path):
+def test_a_verdict_survives_the_loss_of_the_store_as_long_as_the_report_has_its_claims(made, store, tmp_path):
     agenda = answered(store, made)
     first = made(agenda_=agenda)
     write_files(tmp_path, first.judged(load_prices(None)), "here")

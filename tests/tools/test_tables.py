@@ -1,4 +1,4 @@
-"""Pages and checks by tools: right results are never called wrong, the ladder, and the table of cuDNN's algorithms."""
+"""`make honest`, the ladder of kernels, and the table of cuDNN's algorithms."""
 
 from collections import Counter
 
@@ -22,12 +22,12 @@ def test_no_right_result_of_drawn_problems_is_called_wrong(registry):
     assert {name.partition("/")[0] for name in seen if "/" in name} == set(registry.operations)
 
 
-def test_problems_are_drawn_alike_from_one_seed(registry):
+def test_the_same_seed_draws_the_same_problems(registry):
     first, again, other = ([p.id for p in honest.problems(registry, 40, seed)] for seed in (3, 3, 4))
     assert first == again != other
 
 
-def test_a_bound_that_is_too_tight_raises_alarms_and_a_search_that_is_left_early_changes_nothing(registry, monkeypatch):
+def test_a_bound_that_is_too_tight_raises_alarms_and_a_search_that_is_closed_restores_settings(registry, monkeypatch):
     for module in honest.REFERENCES:
         monkeypatch.setattr(module, "WHOLE_REFERENCE_MACS", 12345)
     monkeypatch.setattr(verdict.Bound, "rms_limit", lambda *_: 0.0)
@@ -37,7 +37,7 @@ def test_a_bound_that_is_too_tight_raises_alarms_and_a_search_that_is_left_early
     assert [module.WHOLE_REFERENCE_MACS for module in honest.REFERENCES] == [12345, 12345]
 
 
-def test_of_timed_kernels_those_that_fail_or_are_accused_raise_alarms(registry, monkeypatch):
+def test_timed_kernels_that_fail_or_are_accused_raise_alarms(registry, monkeypatch):
     rows = [Measurement(kernel="k", status=status) for status in ("ok", "unsupported", "mistrusted", "crashed")]
     monkeypatch.setattr(honest, "measured", lambda *_, **__: rows)
     seen = Counter()
@@ -45,7 +45,7 @@ def test_of_timed_kernels_those_that_fail_or_are_accused_raise_alarms(registry, 
     assert seen == {"k": 3 * 3}
 
 
-def test_activations_are_judged_as_those_of_large_products_which_have_no_sums(registry):
+def test_sampled_activations_are_judged_without_checksums_as_in_large_products(registry):
     problem = registry.problem("gemm/m3n5k7/f32/NN/epi-sigmoid")
     for active in (True, False):
         with honest.sampled(active):
@@ -62,7 +62,7 @@ def test_the_page_names_every_hand_written_kernel_with_its_idea(registry):
             assert kernel.label in row, f"{kernel.id}: run make ladder"
 
 
-def test_each_kernel_stands_on_one_ladder_and_the_named_rungs_exist(registry):
+def test_each_kernel_is_on_one_ladder_and_the_named_rungs_exist(registry):
     ids = [kernel.id for kernels in ladder.rungs(registry).values() for kernel in kernels]
     assert len(ids) == len(set(ids))
     named = sum(len(words.split()) - 1 for words in ladder.LADDERS.values())
@@ -75,7 +75,7 @@ def test_a_rung_has_the_resources_of_its_default_tile(registry, cuda_compiler):
     assert label == registry.kernels["gemm/cuda.tiled"].label
 
 
-def test_a_kernel_that_is_right_runs_and_others_say_why_not(registry):
+def test_a_probe_runs_or_has_the_reason_for_its_refusal(registry):
     forms = [("3x3", "f32", "nchw"), ("5x5", "f32", "nchw")]
     rows = cudnn_table.probe(lambda job, key: run_job(job), "conv/cpu.w", forms)
     answers = {(a.kernel, a.direction, a.probe): a for a in rows}
@@ -84,7 +84,7 @@ def test_a_kernel_that_is_right_runs_and_others_say_why_not(registry):
     assert (refused.text, refused.reason) == ("unsupported", "r is 5, expected 3")
 
 
-def test_a_cell_holds_cudnns_own_status():
+def test_a_cell_has_the_status_that_cudnn_returned():
     answers = [
         cudnn_table.Answer("conv/cudnn.fft", "dgrad", "3x3", "runs, 1.0 MiB", ""),
         cudnn_table.answer(Measurement(kernel="conv/cudnn.gemm", status="unsupported", reason=REFUSED), "fprop", "3x3"),
@@ -96,7 +96,7 @@ def test_a_cell_holds_cudnns_own_status():
     assert [cell.strip() for cell in gemm] == ["conv/cudnn.gemm", "fprop", "NOT_SUPPORTED", "wrong"]
 
 
-def test_every_probe_is_a_problem_that_some_algorithm_has(registry):
+def test_every_probe_is_a_problem_that_some_algorithm_supports(registry):
     for shape, dtype, layout in cudnn_table.FORMS:
         for direction in cudnn_table.DIRECTIONS:
             problem = registry.problem(f"conv/{cudnn_table.SHAPES[shape]}/{dtype}/{layout}/{direction}")
