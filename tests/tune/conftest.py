@@ -1,4 +1,4 @@
-"""A user's kernel in a folder, sessions on it, and tunings of kernels whose work is counted."""
+"""Fixtures: a user's kernel in a folder, sessions of `watch` on it, and tunings whose jobs are not run."""
 
 import json
 from contextlib import nullcontext
@@ -26,7 +26,7 @@ from support.tuning import PLUGIN, PROBLEM, SOURCE, version
 
 @pytest.fixture
 def folder(tmp_path):
-    """A user's kernel: the source and the plug-in that declares it."""
+    """Return a folder with a user's kernel: the source, and the plug-in that declares it."""
     (tmp_path / "turned.cu").write_text(SOURCE)
     (tmp_path / "turned.py").write_text(PLUGIN)
     return tmp_path
@@ -34,7 +34,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def opened(folder, registry, cuda_compiler):
-    """Return a function that opens a session on that kernel, as without a GPU."""
+    """Return a function that opens a session on the kernel in `folder`, without a GPU."""
     discover((str(folder / "turned.py"),))
     kernel, problem = registry.kernels["transpose/cuda.turned"], registry.problem(PROBLEM)
 
@@ -57,10 +57,10 @@ def look(session, folder):
 
 
 class Tuned:
-    """Tunings whose jobs are counted and not run: a contender takes as long as its tile works.
+    """Tunings whose jobs are counted instead of run: the time of a contender is proportional to WORK of its tile.
 
     stop_after: jobs after which a tuning is interrupted. hangs: the problem on which the default times out, and the
-    sampling time of jobs in which it does.
+    sampling time of the jobs in which it does.
     """
 
     def __init__(self, registry, store):

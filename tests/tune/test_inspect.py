@@ -16,16 +16,17 @@ from kernelmark.bench.tune.static import CompiledTile, rank, words
 from support.pages import valid
 from support.tuning import PLUGIN, row
 
-#: Holds a value over a barrier in 32 registers; for H = 8 holds 128, and for three does not compile.
-HOLDING = """#include "common.cuh"
+#: Keeps a value over a barrier, with at most 32 registers a thread. For H = 8 it keeps 128 values, so that registers
+#: spill; for H = 3 it does not compile.
+SPILLING = """#include "common.cuh"
 
 template <typename T, int H> __global__ __launch_bounds__(1024, 2) void turned(const T *a, T *b, int m, int n) {
   static_assert(H != 3);
   constexpr int count = H == 8 ? 128 : 1;
-  T held[count];
-  for (int i = 0; i < count; ++i) held[i] = a[(i * 1024 + threadIdx.x) % (m * n)];
+  T values[count];
+  for (int i = 0; i < count; ++i) values[i] = a[(i * 1024 + threadIdx.x) % (m * n)];
   __syncthreads();
-  for (int i = 0; i < count; ++i) b[(i * 1024 + threadIdx.x) % (m * n)] = held[count - 1 - i] * held[i];
+  for (int i = 0; i < count; ++i) b[(i * 1024 + threadIdx.x) % (m * n)] = values[count - 1 - i] * values[i];
 }
 """
 
@@ -39,16 +40,16 @@ def built(bound_s, *occupancies):
     return CompiledTile([row(occupancy=occupancy) for occupancy in occupancies], bound_s)
 
 
-def test_the_least_bound_comes_first_and_of_equals_the_highest_occupancy():
+def test_tiles_are_ordered_by_bound_and_then_by_occupancy():
     tiles = [built(1.0, 0.5), built(1.0, 1.0, 0.75), built(2.0, 1.0), built(None, 0.5), built(None, 1.0)]
     assert sorted(tiles, key=lambda tile: tile.order) == [tiles[i] for i in (1, 0, 2, 4, 3)]
     sparing = built(1.0, 0.5)._replace(counted=(1.0, 7))
-    assert min([*tiles, sparing], key=lambda tile: tile.order) == sparing, "fewer counted beats occupancy"
+    assert min([*tiles, sparing], key=lambda tile: tile.order) == sparing, "a lower count goes before occupancy"
 
 
 @pytest.mark.usefixtures("cuda_compiler")
-def test_what_spills_or_does_not_compile_is_dropped_and_counted(subject, folder):
-    (folder / "turned.cu").write_text(HOLDING)
+def test_tiles_that_spill_or_do_not_compile_are_dropped_and_counted(subject, folder):
+    (folder / "turned.cu").write_text(SPILLING)
     (folder / "turned.py").write_text(PLUGIN.replace("(8, 4)", "(1, 8, 3)"))
     discover((str(folder / "turned.py"),))
     ranked = rank(subject("transpose/cuda.turned", "transpose/m64n64/f32/out"), "sm_90a", None, 0)
@@ -83,7 +84,7 @@ def test_tiles_with_equal_bounds_are_counted(subject):
 
 
 @pytest.mark.usefixtures("cuda_compiler")
-def test_where_nothing_is_published_of_an_architecture_occupancy_ranks(subject, monkeypatch):
+def test_tiles_are_ranked_by_occupancy_if_an_architecture_has_no_published_limits(subject, monkeypatch):
     monkeypatch.setattr("kernelmark.bench.tune.static.usual", lambda arch: None)
     examined = subject("gemm/cuda.tiled", "gemm/m128n128k128/f32/NT")
     ranked = rank(examined, "sm_90a", 2, 0)
@@ -98,7 +99,7 @@ def test_where_nothing_is_published_of_an_architecture_occupancy_ranks(subject, 
         ("gemm/cuda.wgmma", "gemm/m128n128k128/f16.f32/NT", "--static: gemm/cuda.wgmma does not run on sm_80, "),
     ],
 )
-def test_what_cannot_be_ranked_is_refused_in_one_line(subject, complaint, kernel, problem, words):
+def test_a_kernel_that_cannot_be_ranked_is_refused_in_one_line(subject, complaint, kernel, problem, words):
     assert complaint(lambda: rank(subject(kernel, problem), "sm_80", None, 0)).startswith(words)
 
 
@@ -114,7 +115,7 @@ def test_the_launches_of_a_kernel_are_distinguished_by_their_functions():
     several = names(resources("filters<2>"), resources("product<64, 4>"))
     assert several == ["conv/cuda.k: filters", "conv/cuda.k: product"]
     one_each = names(resources("k<2>", '{"T":2}'), resources("k<4>", '{"T":4,"S":1}'))
-    assert one_each == ["conv/cuda.k@T=2", "conv/cuda.k@T=4,S=1"], "a kernel of one launch has its tile alone"
+    assert one_each == ["conv/cuda.k@T=2", "conv/cuda.k@T=4,S=1"], "a kernel with one launch has only its tile"
     assert names(row(kernel="conv/cuda.k@T=2", tunables='{"T":2}')) == ["conv/cuda.k@T=2"], "a tile is named once"
 
 
@@ -158,7 +159,7 @@ def against(tmp_path):
         ({}, {"f": {"registers": 32}}, False, "f: 32 registers, not pinned; "),
     ],
 )
-def test_a_line_names_each_change_and_only_what_is_worse_fails(against, tmp_path, pinned, counted, fails, line):
+def test_a_line_names_each_change_and_only_worse_figures_fail(against, tmp_path, pinned, counted, fails, line):
     text, is_worse = against(pinned, counted)
     *changes, head = text.splitlines()
     assert is_worse == fails
@@ -170,14 +171,14 @@ def test_a_line_names_each_change_and_only_what_is_worse_fails(against, tmp_path
         assert "pinned with nvcc 1, now nvcc 2" in head
 
 
-def test_what_could_not_be_counted_fails_with_the_reason(against):
+def test_figures_that_could_not_be_counted_fail_with_the_reason(against):
     text, fails = against({"f": {"registers": 32}}, {}, why_unknown="nvdisasm is missing")
     assert fails
     assert text.startswith("f: nvdisasm is missing, pinned 32 registers")
 
 
 @pytest.mark.usefixtures("cuda_compiler")
-def test_a_kernel_that_takes_more_than_its_pins_exits_with_1(called, tmp_path):
+def test_a_kernel_that_uses_more_than_its_pins_gives_exit_status_1(called, tmp_path):
     path = tmp_path / "p.json"
     words = ("inspect", "--kernels", "gemm/cuda.tiled@T=32", "--arch", "sm_90a", "--baseline")
     assert "there is no such file; `kernelmark inspect" in called(*words, str(path)).refusal

@@ -1,4 +1,4 @@
-"""Machine code: its loops, instructions and shares of multiply-adds, and the bounds that follow with the counts."""
+"""Machine code: its loops, instructions and shares of multiply-adds, and the bounds from it and the counts."""
 
 import re
 from collections.abc import Callable
@@ -22,7 +22,7 @@ FOUNDING = "gemm/m1024n2048k26752/f32"
 
 @pytest.fixture(scope="module")
 def disassembler(cuda_compiler: str) -> None:
-    """Skip where there is no nvdisasm, with the install command; in CI that is an error."""
+    """Skip the test if there is no nvdisasm, with the install command; in CI, fail it."""
     try:
         sass.nvdisasm()
     except Unsupported as error:
@@ -30,7 +30,7 @@ def disassembler(cuda_compiler: str) -> None:
 
 
 def listing(*lines: str) -> list[sass.Instruction]:
-    """Instructions from opcodes and operands, each with a predicate if it begins with one."""
+    """Return the instructions in lines of a predicate (optional), an opcode and operands."""
     parts = [re.findall(r"^(@\S+)? ?(\S+) ?(.*)$", line)[0] for line in lines]
     return [sass.Instruction(16 * i, name, used, predicate, 1, 0) for i, (predicate, name, used) in enumerate(parts)]
 
@@ -108,7 +108,7 @@ COPY = "LDGSTS.E [R3],desc[UR8][R72.64],P6"
         ([FFMA, "LDG.E R4,desc[UR8][R72.64]", "@!PT LDS RZ,[RZ]"], None),
     ],
 )
-def test_copies_are_clumped_by_what_one_quarter_of_the_loop_holds(loop: list[str], expected: float | None) -> None:
+def test_clumped_is_the_largest_share_of_copies_in_a_quarter_loop(loop: list[str], expected: float | None) -> None:
     assert sass.clumped(listing(*loop)) == expected
 
 
@@ -119,7 +119,7 @@ LOAD = "LDG.E.128.CONSTANT R40,desc[UR12][R88.64]"
     ("loop", "expected"),
     [
         ([LOAD, FFMA, "UIMAD UR40,UR5,UR41,UR6", FFMA, "STS.128 [R79+UR9],R40", FFMA], 2),
-        ([FFMA, FFMA, "STS.128 [R79+UR9],R40", FFMA, FFMA, LOAD, FFMA], 3),  # of the next trip
+        ([FFMA, FFMA, "STS.128 [R79+UR9],R40", FFMA, FFMA, LOAD, FFMA], 3),  # use in the next trip
         ([LOAD, FFMA, FFMA, "STS.U8 [R79],R43", FFMA], 2),  # the last of four registers
         ([LOAD, FFMA, "LDG.E R50,desc[UR12][R88.64]", FFMA, "FADD R3,R50,R50", FFMA, "STS [R79],R41"], 1),
         (["LDG.E R41,desc[UR12][R88.64]", FFMA, "STS.64 [R79],R40", FFMA, FFMA], 1),
@@ -128,11 +128,11 @@ LOAD = "LDG.E.128.CONSTANT R40,desc[UR12][R88.64]"
         ([LOAD, FFMA, "IADD3 R86,P3,R86,UR11,RZ", FFMA, "IMAD.WIDE.U32 R86,P0,R3,R4,R39", FFMA], 2),
         ([LOAD, "NOP", "DADD R4,R6,R39", "NOP"], 1),
         ([LOAD, "NOP", "NOP", "HMMA.16816.F32 R4,R38,R2,R4", "NOP"], 2),
-        ([LOAD, FFMA, FFMA], 2),  # used after the loop alone: until it is loaded again
+        ([LOAD, FFMA, FFMA], 2),  # used only after the loop: until the next load
         ([COPY, FFMA], None),
     ],
 )
-def test_cover_is_what_issues_from_a_load_to_its_first_use(loop: list[str], expected: int | None) -> None:
+def test_cover_counts_instructions_from_a_load_to_its_first_use(loop: list[str], expected: int | None) -> None:
     assert sass.cover(listing(*loop), resident_warps=4) == expected
 
 
@@ -151,12 +151,12 @@ def test_cover_is_of_all_warps_of_a_scheduler(warps: int, expected: int) -> None
         (("FFMA R4,R0,c[0x0][0x160],R4",), 0),
         (("FFMA R4,R0,RZ,R4",), 0),
         (("FFMA R4,R0.reuse,R2,R4", "FFMA R6,R0,R2,R6"), 1),
-        (("FFMA R4,R0.reuse,R2,R4", "FFMA R6,R2,R0,R6"), 2),  # kept for another operand
+        (("FFMA R4,R0.reuse,R2,R4", "FFMA R6,R2,R0,R6"), 2),  # kept, but for another operand
         (("FFMA R4,R0.reuse,R2,R4", "LDS R8,[R9]", "FFMA R6,R0,R2,R6"), 2),
         (("LDS R8,[R9]",), None),
     ],
 )
-def test_three_registers_of_one_bank_are_counted_but_for_those_that_are_kept(lines, expected) -> None:
+def test_ffma_that_read_three_registers_of_one_bank_are_counted_unless_one_is_kept(lines, expected) -> None:
     assert sass.one_bank(listing(*lines)) == expected
 
 
@@ -177,7 +177,7 @@ extern "C" __global__ void known(const float *__restrict__ a, float *b, int n) {
 
 @pytest.mark.usefixtures("disassembler")
 @pytest.mark.parametrize("arch", ["sm_80", pytest.param("sm_75", marks=pytest.mark.long), "sm_90a"])
-def test_a_loop_of_known_work_has_it_on_every_architecture(tmp_path, arch: str) -> None:
+def test_a_loop_of_known_work_has_this_work_on_every_architecture(tmp_path, arch: str) -> None:
     file = tmp_path / "known.cu"
     file.write_text(SOURCE)
     cubin = compile_cubin(str(file), ("known",), arch)
@@ -191,8 +191,8 @@ def test_a_loop_of_known_work_has_it_on_every_architecture(tmp_path, arch: str) 
     assert loop.waits > 0  # for shared memory
 
 
-#: For a kernel on a problem, the least share of multiply-adds in the main loop on Hopper, and whether factors and sums
-#: lie in different banks. The short run has those that are not long.
+#: Kernels on problems, with the least share of multiply-adds in the main loop on Hopper, whether factors and sums lie
+#: in different banks, and whether the test is long.
 LOOPS = [
     ("gemm/cuda.async", "gemm/m4096n4096k4096/f32/NN", 0.895, False, False),
     ("gemm/cuda.async", "gemm/m4096n4096k4096/f32/NT", 0.87, False, False),
@@ -243,7 +243,7 @@ def test_the_main_loop_on_hopper_keeps_its_share_of_multiply_adds_and_its_banks(
         pytest.param("gemm/cuda.warptile", "NT", None, (800, 2000), marks=pytest.mark.long),
     ],
 )
-def test_copies_and_loads_of_hopper_are_as_far_apart_as_known(name, layout, clumped, cover) -> None:
+def test_copies_are_clumped_and_loads_covered_as_known_on_hopper(name, layout, clumped, cover) -> None:
     main = of(name, f"gemm/m4096n4096k4096/f32/{layout}").main
     shown = [name for name, *_ in machine.mix(main)]
     for name, estimate, expected in (("copies clumped", main.clumped, clumped), ("cover", main.cover, cover)):
@@ -258,7 +258,7 @@ def test_the_widest_tile_of_a_divided_product_has_a_multiprocessor_to_itself() -
     assert main.registers <= 255
 
 
-#: Kernels with the instruction that is their work, of which the short run has the first three.
+#: Kernels, each with the instruction that does its work; the short run tests the first three.
 ON_TENSOR_CORES = [
     ("mma", "bf16/NT", "HMMA.16816.F32.BF16", "sm_90a"),
     ("mma_f64", "f64/NN", "DMMA.884", "sm_80"),
@@ -268,7 +268,7 @@ ON_TENSOR_CORES = [
     *(("mma_f64", f"f64/{layout}", "DMMA.16x8x4", "sm_90a") for layout in ("NT", "TN")),
     ("wgmma_fp8_blocks", "e4m3.bf16/NT/scale-blocks", "QGMMA.64x128x32.F32.E4M3.E4M3", "sm_90a"),
     ("wgmma_int8", "s8.s32/NT", "IGMMA.64x256x32.S8.S8", "sm_90a"),
-    ("wgmma_persistent", "bf16/NT", "HGMMA.64x256x16.F32.BF16", "sm_90a"),  # whose loop over tiles has more FFMA
+    ("wgmma_persistent", "bf16/NT", "HGMMA.64x256x16.F32.BF16", "sm_90a"),  # although its loop over tiles has more FFMA
 ]
 
 
@@ -277,20 +277,20 @@ ON_TENSOR_CORES = [
     ("name", "variant", "opcode", "arch"),
     [pytest.param(*row, marks=pytest.mark.long if i > 2 else ()) for i, row in enumerate(ON_TENSOR_CORES)],
 )
-def test_tensor_cores_are_the_useful_work_of_the_main_loop_of_their_kernels(name, variant, opcode, arch) -> None:
+def test_instructions_of_tensor_cores_are_the_useful_work_of_the_main_loop(name, variant, opcode, arch) -> None:
     loop = of(f"gemm/cuda.{name}", f"gemm/m4096n4096k4096/{variant}", arch).main.loop
     assert loop.products == {opcode: {"DMMA.884": 128, "DMMA.16x8x4": 64}.get(opcode, loop.useful)}
     assert loop.multiply_adds == loop.useful * sass.lanes(opcode)
 
 
-def test_a_missing_nvdisasm_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_nvdisasm_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sass.shutil, "which", lambda *_, **__: None)
     with pytest.raises(Unsupported, match=r"\A.*pip install.*\Z"):
         sass.nvdisasm.__wrapped__()
 
 
 @pytest.mark.usefixtures("disassembler")
-def test_a_file_that_is_no_cubin_is_one_line(complaint: Callable[..., str]) -> None:
+def test_a_file_that_is_no_cubin_is_refused_in_one_line(complaint: Callable[..., str]) -> None:
     assert "cannot read the cubin" in complaint(lambda: sass._functions(b"no cubin"))
 
 
@@ -311,7 +311,7 @@ def counts(trips: int = TRIPS, **others: object) -> Counts:
 
 
 @pytest.mark.parametrize("outside", [0, -8, 12])
-def test_counts_of_the_loop_times_its_trips_agree_but_for_what_a_warp_does_outside_of_it(outside: int) -> None:
+def test_counts_agree_with_the_loop_times_its_trips_except_for_a_few_accesses_outside(outside: int) -> None:
     loads = {"shared 16": (4 * TRIPS + outside) * WARPS}
     agreement = machine.agreement(counts(loads=loads), sass_of(FUNCTION))
     assert (agreement.trips, agreement.differing, agreement.reason) == (TRIPS * WARPS, (), "")
@@ -328,7 +328,7 @@ OTHER_WIDTH = ["loads of 8 bytes counted, the machine code has 16"]
         ({"copies": {}}, "0.00 LDGSTS of 4", 2, []),
     ],
 )
-def test_another_number_or_width_in_the_loop_is_source_level(counted, each, number, unbounded) -> None:
+def test_counts_with_another_number_or_width_in_the_loop_are_source_level(counted, each, number, unbounded) -> None:
     agreement = machine.agreement(counts(**counted), sass_of(FUNCTION))
     named = f"{each} bytes counted per trip, the machine code has {number}"
     assert named in agreement.differing
@@ -372,20 +372,20 @@ def test_each_limit_is_formed_as_if_the_others_were_infinite() -> None:
 
 
 @pytest.mark.parametrize(("blocks", "waves", "tail"), [(4, 2, 1), (3, 1.5, 4 / 3), (1, 0.5, 2)])
-def test_blocks_that_do_not_fill_the_last_wave_lengthen_what_a_multiprocessor_does(blocks, waves, tail) -> None:
+def test_blocks_that_do_not_fill_the_last_wave_lengthen_the_work_of_a_multiprocessor(blocks, waves, tail) -> None:
     bounds = machine.bounds(machine.Work(2_560_000, dram_bytes=1), planned(blocks=blocks), DEVICE)
     assert (bounds.waves, bounds.tail) == (waves, pytest.approx(tail))
     assert bounds.times == pytest.approx({**bounds.times, "FFMA": 1e-5 * tail, "DRAM": 1e-9})
 
 
-def test_tensor_cores_bind_by_the_type_of_the_loop() -> None:
+def test_the_bound_of_tensor_cores_is_that_of_the_type_in_the_loop() -> None:
     loop = sass.Code(10, {"HMMA": 5}, {}, {"HMMA.16816.F32.BF16": 5}, 10, 0)
     bounds = machine.bounds(machine.Work(1_000_000), planned(loop), DEVICE)
     assert bounds.times["tensor cores"] == pytest.approx(2e-6)
     assert "FFMA" not in bounds.times
 
 
-def test_what_is_not_published_or_not_counted_bounds_nothing() -> None:
+def test_limits_that_are_not_published_and_work_that_is_not_counted_give_no_bound() -> None:
     b200 = machine.published("b200", "sm_100")
     assert machine.bounds(machine.Work(1_000_000), planned(), b200).times == {}
     in_memory = machine.Work(1_000_000, dram_bytes=8)
@@ -426,7 +426,7 @@ def test_published_peaks_of_fp32_follow_from_multiprocessors_and_clock() -> None
             assert tflop_per_s == pytest.approx(peaks[name], abs=0.06)
 
 
-def test_the_table_begins_with_the_limiting_one() -> None:
+def test_the_table_begins_with_the_limiting_bound() -> None:
     shown = machine.render(machine.TimeBound("H100 SXM5", {"FFMA": 1e-3, "DRAM": 2e-3}, 1.0, 1.0)).splitlines()
     assert "least time on H100 SXM5" in shown[0]
     assert [line.split()[0] for line in shown[2:]] == ["DRAM", "FFMA"]

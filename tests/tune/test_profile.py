@@ -1,4 +1,4 @@
-"""Counts of our kernels that are known by arithmetic, and the page of profile."""
+"""Counts of our kernels that follow by arithmetic, and the page of `profile`."""
 
 from dataclasses import replace
 from itertools import product
@@ -35,11 +35,11 @@ def counted(registry):
 )
 def test_transposition_out_of_place_takes_the_least_sectors_and_wavefronts(counted, name, dtype):
     profile = counted(f"transpose/cuda.{name}", f"transpose/m128n256/{dtype}/out")
-    total, of_least = profile.total, 16.5 if name == "unpadded" else 1
+    total, excess = profile.total, 16.5 if name == "unpadded" else 1
     assert total.sectors == total.least_sectors
-    assert total.wavefronts == total.least_wavefronts * of_least
+    assert total.wavefronts == total.least_wavefronts * excess
     shown = next(row for row in view.totals(profile) if row[0] == "shared memory: wavefronts")[-1]
-    assert shown == f"{of_least:.2f}x" + " (bank conflicts; pad the tile)" * (name == "unpadded")
+    assert shown == f"{excess:.2f}x" + " (bank conflicts; pad the tile)" * (name == "unpadded")
     assert total.bytes_read + total.bytes_written == profile.traffic_bytes
     assert profile.bytes_read_once + profile.bytes_written_once == profile.traffic_bytes
     if name in ("tiled", "vectorised"):
@@ -68,7 +68,7 @@ def test_a_product_has_as_many_multiply_adds_as_it_should(counted):
     assert (line.file, line.active_lanes) == ("gemm/fragment.cuh", 256 * 512 * 64)
 
 
-def test_a_sample_of_equal_blocks_counts_what_all_of_them_do(counted, monkeypatch):
+def test_a_sample_of_equal_blocks_has_the_counts_of_all_blocks(counted, monkeypatch):
     whole = counted("transpose/cuda.tiled", "transpose/m256n512/f32/out", every_block=True)
     monkeypatch.setattr(emulated, "CHEAP", 0)
     part = counted("transpose/cuda.tiled", "transpose/m256n512/f32/out")
@@ -96,14 +96,14 @@ PANEL = 512 * 128 * 4  # bytes; a tile of 128 x 256 reads one of A and two of B
     [(0, 4 + 4 * 4), (10**9, 4 + 4), (4 * PANEL, 4 + 4 * 4), (8 * PANEL, 4 + 4)],
 )
 def test_memory_is_read_again_by_each_wave_that_does_not_find_it_in_the_cache(counted, l2_bytes, panels):
-    """Two blocks, a wave, read a panel of A and all of B, and there are four waves; a wave writes half a panel of C."""
+    """Each of four waves has two blocks, reads a panel of A and all four of B, and writes a panel of C."""
     device = replace(SMALL_DEVICE, l2_bytes=l2_bytes)
     (waves,) = counted("gemm/cuda.async@BM=128,BN=256", "gemm/m512n512k512/f32/NN", device).waves
     assert waves.blocks == (2,)
     assert (waves.bytes_read, waves.bytes_written) == (panels * PANEL, 4 * PANEL)
 
 
-def test_a_sample_moves_in_waves_what_all_blocks_do(counted, monkeypatch):
+def test_a_sample_has_the_waves_of_all_blocks(counted, monkeypatch):
     words = ("gemm/cuda.tiled", "gemm/m160n160k64/f32/NT", replace(SMALL_DEVICE, l2_bytes=50_000))
     whole = counted(*words)
     monkeypatch.setattr(emulated, "CHEAP", 0)
@@ -148,13 +148,13 @@ COUNTS = Counts(
 )
 
 
-def test_sources_stand_whole_those_that_execute_most_first() -> None:
+def test_sources_are_shown_whole_the_most_executed_first() -> None:
     listed = sources(LINES)
     known = [(NAIVE, 150), (ANNOTATED_PANEL, 25), ("vector_types.h", 1)]
     assert [(source.name, source.warp_instructions) for source in listed] == known
     for source in listed[:2]:
         assert [line.text for line in source.lines] == Path(CUDA, source.name).read_text().splitlines()
-    assert [line.number for line in listed[2].lines] == [9], "of a header elsewhere only what was counted is known"
+    assert [line.number for line in listed[2].lines] == [9], "a header from elsewhere has only the counted line"
 
 
 def test_lines_have_their_counts_their_heat_and_a_mark_above_the_least() -> None:
@@ -166,7 +166,7 @@ def test_lines_have_their_counts_their_heat_and_a_mark_above_the_least() -> None
     assert not panel.lines[2].above_least
 
 
-def test_page_needs_no_network_and_shows_text_as_text(tmp_path: Path) -> None:
+def test_page_needs_no_network_and_escapes_text(tmp_path: Path) -> None:
     write_page(Profile(COUNTS, no_machine="no <nvdisasm>"), tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "transpose/cuda.&lt;naive&gt; on p" in page
@@ -178,7 +178,7 @@ def test_page_needs_no_network_and_shows_text_as_text(tmp_path: Path) -> None:
     assert "http" not in page.replace("http-equiv", "")
 
 
-def test_without_jinja2_and_in_no_folder_the_complaint_is_one_line(tmp_path, monkeypatch) -> None:
+def test_a_page_without_jinja2_or_in_a_missing_folder_is_refused(tmp_path, monkeypatch) -> None:
     with pytest.raises(UsageError, match="nowhere"):
         view.require(tmp_path / "nowhere" / "page.html")
     monkeypatch.setattr(view, "find_spec", lambda _: None)

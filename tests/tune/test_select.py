@@ -1,4 +1,4 @@
-"""Selectors: planted borders are recovered, shares are those of held-out rows, exports and figures choose alike."""
+"""Selectors: planted borders are recovered, shares are of held-out rows, exports and figures choose as the model."""
 
 import ctypes
 import json
@@ -54,7 +54,7 @@ def test_a_planted_border_is_recovered_within_one_measured_step(trained, border)
     assert model.single == ""
 
 
-def test_a_border_along_the_work_is_recovered_though_no_size_has_one(trained):
+def test_a_border_along_the_work_is_recovered_although_no_single_size_has_one(trained):
     model = trained({FIRST: at(), SECOND: lambda m, n, k: at(2 if m * n * k < 2**24 else 0.5)(m, n, k)}).model
     assert lines(model)[train.SELECTOR].share.mean > 0.97
     assert {node.expression for node in model.tree} & {"m * n * k", "m * n", "batch * m * n * k"}
@@ -76,16 +76,16 @@ def test_a_gap_that_nothing_explains_is_not_worth_a_choice(trained):
     assert model.single
 
 
-def test_nothing_is_learned_from_names_of_layouts_that_differ_in_no_time(store, registry):
+def test_layouts_with_equal_times_are_not_used_to_choose(store, registry):
     plant(store, bordered(256), run_id="nt")
     plant(store, bordered(256), run_id="nn", layout="NN")
     model = train.train(store, registry, ["nt", "nn"], ()).model
     assert model.words == {"layout": ["NN", "NT"]}
     assert [node.expression for node in model.tree if node.expression] == ["m"]
-    assert model.regret.families == 36, "both layouts of a shape are of one family"
+    assert model.regret.families == 36, "both layouts of a shape are one family"
 
 
-def test_a_kernel_is_chosen_by_the_name_of_a_layout_where_that_decides(store, registry):
+def test_a_kernel_is_chosen_by_layout_if_times_depend_on_it(store, registry):
     for layout, (first, second) in {"NT": (1.0, 2.0), "NN": (2.0, 1.0)}.items():
         plant(store, {FIRST: at(first), SECOND: at(second)}, run_id=layout, layout=layout)
     model = train.train(store, registry, ["NT", "NN"], ()).model
@@ -98,8 +98,8 @@ def test_sizes_that_round_to_the_same_powers_of_two_are_one_family(registry):
     assert families[0] == families[1] != families[2]
 
 
-def test_a_family_that_was_held_out_was_not_learned_from(store, registry, trained):
-    """Beside the held-out families nothing has the odd kernel ahead, so none of them is chosen by it."""
+def test_nothing_is_learned_from_a_held_out_family(store, registry, trained):
+    """The second kernel is faster in one family only, so a selector that has not learned from it does not choose it."""
     odd = 192
     model = trained({FIRST: at(), SECOND: lambda m, n, k: at(0.2 if m == n == odd else 1.1)(m, n, k)}).model
     assert lines(model)[train.NEAREST].worst == pytest.approx(0.2, rel=0.05)
@@ -107,8 +107,8 @@ def test_a_family_that_was_held_out_was_not_learned_from(store, registry, traine
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_the_oracle_is_timed_by_other_processes_than_chose_it_and_flattered_by_one(trained, processes):
-    """One of several equal kernels that scatter looks fastest by luck; the oracle must not gain by that."""
+def test_the_oracle_is_chosen_and_timed_by_different_processes_and_flattered_by_a_single_one(trained, processes):
+    """One of several equal kernels with scattered times looks fastest by chance; the oracle must not gain from this."""
     equal = {f"gemm/numpy.k{i}": at() for i in range(6)}
     regret = trained(equal, noise=0.2, processes=processes).model.regret
     assert regret.processes == processes
@@ -117,22 +117,22 @@ def test_the_oracle_is_timed_by_other_processes_than_chose_it_and_flattered_by_o
 
 def test_kernels_that_cannot_be_distinguished_both_count_as_right(trained):
     model = trained({FIRST: at(), SECOND: at(1.001)}, noise=0.05)
-    assert lines(model.model)[train.SINGLE].right > 0.9, "0.95 of intervals of 95 % hold 1"
+    assert lines(model.model)[train.SINGLE].right > 0.9, "95 % of the intervals contain 1"
 
 
 def test_five_sevenths_of_the_gap_are_recovered_where_two_of_seven_choices_are_wrong(store, registry):
-    """The test has the border at another place than the training, so that the selector is wrong on a part of it."""
+    """The border of the test is not that of the training, so the selector is wrong between the two."""
     plant(store, bordered(128), run_id="train")
     plant(store, bordered(384), [(m + 1, n + 1, 256) for m, n, _ in shapes()], run_id="test")
     model = train.train(store, registry, ["train"], ["test"]).model
-    # The second kernel is the best single one of the training; of 11 values of m it is wrong for 7, the selector for 2.
+    # Of 11 values of m, the best single kernel of the training (the second) is wrong for 7, and the selector for 2.
     gain, single_wrong, wrong = math.log(1.5), 7 / 11, 2 / 11
     assert math.log(lines(model)[train.SINGLE].share.mean) == pytest.approx(-single_wrong * gain, rel=0.02)
     assert model.regret.recovered.mean == pytest.approx(1 - wrong / single_wrong, rel=0.02)
     assert model.regret.recovered.low <= model.regret.recovered.mean <= model.regret.recovered.high
 
 
-def test_shapes_of_the_test_are_left_out_of_the_training_whatever_their_layout(store, registry):
+def test_shapes_of_the_test_are_left_out_of_the_training_in_all_layouts(store, registry):
     plant(store, bordered(128), run_id="train")
     test_shapes = [(m, n, 256) for m, n, _ in shapes() if n == 512]
     plant(store, bordered(128), test_shapes, run_id="test", layout="NN")
@@ -142,7 +142,7 @@ def test_shapes_of_the_test_are_left_out_of_the_training_whatever_their_layout(s
     assert model.regret.held_out == "the rows of test"
 
 
-def test_what_a_library_chooses_and_what_a_selector_was_timed_at_stand_beside_it(store, registry):
+def test_the_choice_of_a_library_and_a_timed_selector_have_lines_of_their_own(store, registry):
     kernels = {**bordered(128), f"gemm/{SELECTED}": at(0.9)}
     plant(store, kernels, run_id="train")
     plant(store, kernels, [(m + 1, n + 1, 256) for m, n, _ in shapes()], run_id="test")
@@ -153,7 +153,7 @@ def test_what_a_library_chooses_and_what_a_selector_was_timed_at_stand_beside_it
     assert ways[train.TIMED].share.mean < ways[train.SELECTOR].share.mean
 
 
-def test_a_kernel_with_a_tile_is_called(registry):
+def test_a_kernel_with_a_tile_can_be_chosen(registry):
     problem = registry.problem("conv/n1c8h9w9k8r3s3pad1/f32/nchw/fprop")
     assert _refusal("conv/cpu.im2col@DEPTH=96,AREA=16384", problem, registry) is None
 
@@ -166,7 +166,7 @@ def test_a_kernel_that_refuses_gives_way_to_the_next(trained, registry):
     assert {problem.fastest for problem in model.measured if re.search("n768k|n1024k", problem.problem)} == {FIRST}
 
 
-def test_answers_name_the_nearest_shape_and_what_lies_outside(trained, registry):
+def test_answers_name_the_nearest_shape_and_values_outside_the_measured_range(trained, registry):
     model = trained(bordered(256)).model
     inside = answer(model, registry.problem("gemm/m500n70k256/f32/NT"), registry)
     assert (inside.kernel, inside.outside, inside.nearest) == (SECOND, [], "gemm/m512n64k256/f32/NT")
@@ -176,7 +176,7 @@ def test_answers_name_the_nearest_shape_and_what_lies_outside(trained, registry)
     assert beyond.outside == outside
 
 
-def test_an_answer_passes_over_what_refuses_the_problem(trained, registry):
+def test_an_answer_passes_over_kernels_that_refuse_the_problem(trained, registry):
     model = trained({FIRST: bordered(256)[FIRST], "gemm/openblas.tnn": bordered(256)[SECOND]}).model
     choice = answer(model, registry.problem("gemm/m512n64k256/f32/NN"), registry)
     assert choice.kernel == FIRST
@@ -185,7 +185,7 @@ def test_an_answer_passes_over_what_refuses_the_problem(trained, registry):
 
 
 def gain(m, n):
-    """How many times faster the second kernel is; no expression that a tree compares is constant along the border."""
+    """Return how many times as fast the second kernel is; no expression of a tree is constant along the border."""
     return (m * n**0.4 / (200 * 200**0.4)) ** 0.5
 
 
@@ -199,7 +199,7 @@ def test_times_of_kernels_that_used_other_cpus_train_no_selector(store, registry
 
 
 def scattered(store, registry, noise=0.2):
-    """Convolutions whose times are a fifth off by what no size explains."""
+    """Return the data of convolutions whose times scatter by the share `noise`."""
     convolutions(store, noise=noise)
     return data_of(read_times(store, registry, ["conv"]))
 
@@ -210,7 +210,7 @@ def data(store, registry):
 
 
 def planted_costs(data):
-    """Costs below the cap that are quadratic in the logarithms, of each direction with a slope of its own."""
+    """Return costs below the cap that are quadratic in the logarithms of sizes, with a slope for each direction."""
     names = [*data.space.inputs, *data.space.words]
     c, k, direction = (data.known[:, names.index(name)] for name in ("c", "k", "direction"))
     first = 0.04 * np.log2(c) + 0.002 * np.log2(c) * np.log2(k) + 0.15 * direction
@@ -226,7 +226,7 @@ def test_a_selector_is_made_for_one_distribution_of_operands(registry, complaint
 def test_planted_costs_are_found_for_shapes_that_were_not_measured(data):
     costs = planted_costs(data)
     assert costs.max() < CAP
-    known = np.arange(len(costs)) % 4 > 0  # every third problem is of the same direction
+    known = np.arange(len(costs)) % 4 > 0  # every third problem has the same direction, so both parts have all
     formula = fitted(data.space, data.known[known], costs[known])
     predicted = formula.costs(data.space, data.known[~known])
     assert np.abs(predicted - costs[~known]).max() < 0.05
@@ -235,7 +235,7 @@ def test_planted_costs_are_found_for_shapes_that_were_not_measured(data):
     assert (np.argmin(predicted, axis=1) == np.argmin(costs[~known], axis=1))[clear].all()
 
 
-def test_problems_without_a_time_say_nothing_of_a_kernel(data):
+def test_problems_without_a_time_do_not_change_the_costs_of_a_kernel(data):
     costs = planted_costs(data)
     costs[::2, 0] = MISSING
     never = np.column_stack([costs, np.full(len(costs), MISSING)])
@@ -244,7 +244,7 @@ def test_problems_without_a_time_say_nothing_of_a_kernel(data):
     assert predicted[:, 2] == pytest.approx(np.full(len(predicted), CAP))
 
 
-def test_a_border_that_is_a_slope_makes_a_formula(trained, registry):
+def test_a_sloped_border_is_fitted_by_a_formula(trained, registry):
     model = trained(sloped(), noise=0.02).model
     assert model.grown == "formula"
     assert model.regret.lines[0].share.mean > 0.995
@@ -256,7 +256,7 @@ def test_a_border_that_is_a_slope_makes_a_formula(trained, registry):
             assert names[0] == (SECOND if gain(m, n) > 1 else FIRST), (m, n)
 
 
-def test_an_answer_states_what_the_same_choice_has_cost(trained, registry):
+def test_an_answer_has_the_share_and_the_worst_case_of_its_leaf(trained, registry):
     model = trained(sloped()).model
     choice = answer(model, registry.problem("gemm/m900n900k256/f32/NT"), registry)
     assert choice.kernel == SECOND
@@ -291,7 +291,7 @@ LIMITS = ("--threads", "1", "--max-time", "0.01", "--no-ceilings", "--select", "
 
 @pytest.fixture
 def selector(trained, tmp_path, monkeypatch):
-    """A selector of one thread here, which takes the other kernel for m above 256; kept where `auto` finds it."""
+    """Write a selector for one thread of this CPU where `auto` finds it. It chooses TNN for m above 256."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     kernels = {FIRST: bordered(256)[FIRST], TNN: bordered(256)["gemm/scipy.sgemm"]}
     made = trained(kernels, threads=1, device_name=cpu_name()).model
@@ -310,7 +310,7 @@ def test_the_choice_is_run_and_its_row_names_the_kernel(selector, registry, call
     assert [json.loads(rows[problem, CHOSEN].tunables)["kernel"] for problem in (SMALL, LARGE)] == [FIRST, TNN]
     row = rows[LARGE, CHOSEN]
     assert (row.status, row.numerics, row.baseline, row.speedup > 0) == ("ok", "fp32", FIRST, True)
-    assert row.scratch_bytes == 31 * 33 * 4, "what the chosen kernel takes counts here"
+    assert row.scratch_bytes == 31 * 33 * 4, "the scratch of the chosen kernel"
     assert row.job == rows[LARGE, FIRST].job, "it is sampled in turn with the others"
 
 
@@ -325,7 +325,7 @@ def test_a_selector_of_other_threads_or_another_mode_or_device_is_refused(select
     assert "is for Other, but this" in complaint(lambda: contender.plugins_of(str(other), (1,), "cold", registry))
 
 
-def test_what_no_kernel_of_the_selector_takes_is_unsupported_with_the_reason(selector, registry):
+def test_a_problem_that_no_kernel_of_the_selector_takes_is_unsupported_with_the_reason(selector, registry):
     (plugin,) = contender.plugins_of("auto", (1,), "cold", registry)
     kernel = discover((plugin,)).kernels[CHOSEN]
     assert kernel.refuses(registry.problem(LARGE)) is None
@@ -336,7 +336,7 @@ def test_what_no_kernel_of_the_selector_takes_is_unsupported_with_the_reason(sel
 
 @pytest.fixture(params=["alone", "formula"])
 def convolution(request, count, store, registry, monkeypatch):
-    """A selector of such a run, with problems within it and beyond, and its orders of kernels for them."""
+    """Return a selector of convolutions, drawn problems, and the order of kernels for each problem."""
     convolutions(store)
     monkeypatch.setattr("kernelmark.bench.tune.select.train.GROWERS", {request.param: GROWERS[request.param]})
     model = train.train(store, registry, ["conv"], ()).model
@@ -384,7 +384,7 @@ def test_the_python_and_the_c_export_choose_as_the_model_does_on_thousands_of_sh
         assert ranked == [*map(str.encode, order), None]
 
 
-def test_of_all_ways_to_make_a_selector_the_one_is_kept_that_loses_least_on_held_out_families(store, registry):
+def test_the_method_that_loses_least_on_held_out_families_makes_the_selector(store, registry):
     data = scattered(store, registry)
     lost = {grown: train.losses(data.times, train.held_out(data, grown))[0].logs.mean() for grown in GROWERS}
     model = train.train(store, registry, ["conv"], ()).model
@@ -397,13 +397,13 @@ def test_each_measured_problem_is_at_the_leaf_that_its_features_lead_to(store, r
     data = scattered(store, registry)
     root, features = taught(data.space, data.known, data.costs), data.space.features(data.known)
     leaves = [(node.rows.tolist(), rows.tolist()) for node, rows in at_leaves(root, features)]
-    assert sorted(row for rows, _ in leaves for row in rows) == list(range(160))
-    assert all(held == led for held, led in leaves)
+    assert sorted(row for learned, _ in leaves for row in learned) == list(range(160))
+    assert all(learned == led for learned, led in leaves)
 
 
 @pytest.fixture
 def model(store, registry):
-    """A selector of convolutions of every direction, with four filters."""
+    """Return a selector of convolutions in every direction, with four filter sizes."""
     convolutions(store)
     return train.train(store, registry, ["conv"], []).model
 
@@ -421,7 +421,7 @@ def test_each_direction_is_a_figure_with_a_panel_for_each_filter(model, registry
     assert "Tint: the kernel that the selector chooses" in kind.figures[0].caption
 
 
-def test_what_is_tinted_is_what_the_selector_answers(model, registry):
+def test_the_tint_is_the_answer_of_the_selector(model, registry):
     (figure,) = [figure for figure in choice_figures(model, registry).figures if figure.title.endswith("fprop")]
     panel = panels_of(figure)["3x3"]
     k = int(panel.title.rpartition("= ")[2].rstrip(")"))
@@ -440,7 +440,7 @@ def test_a_selector_of_products_has_no_map(trained, registry):
     assert (kind.figures, kind.omitted[:13]) == ([], "fewer than 8 ")
 
 
-def test_a_kernel_that_stands_in_for_one_that_refuses_has_a_look(model, registry):
+def test_a_kernel_that_replaces_one_that_refuses_has_a_look(model, registry):
     leaf = msgspec.structs.replace(model.leaves[0], order=[model.kernels.index(name) for name in (IM2COL, DIRECT)])
     measured = [msgspec.structs.replace(problem, fastest=IM2COL) for problem in model.measured]
     alone = msgspec.structs.replace(model, tree=[leaf], measured=measured)

@@ -59,7 +59,7 @@ def test_an_entry_is_kept_with_the_results_replaced_and_removed_by_kernel_proble
     assert file.path.parent == tmp_path / "data" / "kernelmark" / "tuned"
     assert files.tiles_in(file) == ()
     files.keep(file, single.key, None)
-    assert not file.path.exists(), "where the default stays, no file is made"
+    assert not file.path.exists(), "no file is made if the default stays"
     files.keep(file, single.key, single)
     content = json.loads(file.path.read_text())
     assert (content["device"], content["tiles"][0]["tile"]) == (file.device, "WORK=1")
@@ -90,7 +90,7 @@ def test_a_corrupt_file_or_one_of_another_device_is_refused_in_one_line(file, co
         assert complaint(call).startswith(f"{path}: {words}")
 
 
-def test_a_file_that_is_not_there_is_refused_by_run_and_made_by_tune(tmp_path, tuned, complaint):
+def test_a_missing_file_is_refused_by_run_and_made_by_tune(tmp_path, tuned, complaint):
     missing = tmp_path / "t.json"
     refusal = f"{missing}: cannot be read: No such file or directory; `kernelmark tune` writes one"
     assert complaint(lambda: plan_with(str(missing), tuned.registry)) == refusal
@@ -107,7 +107,7 @@ def test_a_file_that_cannot_be_replaced_is_refused_before_anything_is_measured(t
     assert complaint(lambda: files.opened(str(path), "cpu")) == refusal
 
 
-def test_a_tile_is_stale_once_source_versions_kernel_or_values_are_others(kernel, tuned):
+def test_a_tile_is_stale_if_source_versions_kernel_or_values_have_changed(kernel, tuned):
     stale = {
         "digest": ("0", "its source has changed since it was tuned"),
         "versions": ("numba 1", "it was tuned with numba 1, but this machine has "),
@@ -122,7 +122,7 @@ def test_a_tile_is_stale_once_source_versions_kernel_or_values_are_others(kernel
     assert [tile.tile for tile in files.usable([entry(kernel)], tuned.registry)[0]] == ["WORK=1"]
 
 
-def test_a_stale_tile_is_left_out_with_a_word_and_doctor_lists_it_and_how_many_hold(file, kernel, tuned):
+def test_a_stale_tile_is_left_out_with_a_remark_and_doctor_lists_it_and_counts_the_usable_ones(file, kernel, tuned):
     old = entry(kernel, threads=2, digest="0")
     files.keep(file, old.key, old)
     plan, remarks = plan_with("auto", tuned.registry)
@@ -134,11 +134,11 @@ def test_a_stale_tile_is_left_out_with_a_word_and_doctor_lists_it_and_how_many_h
     assert findings == [(True, f"1 tile in {file.path}"), (False, f"{stale}; tune again")]
 
 
-def test_nothing_but_a_run_that_is_asked_to_takes_tuned_tiles():
-    """The option of `tune` names the file that is written, that of `export` the one that becomes a header."""
-    having = {name for name, command in cli.commands.items() for p in command.params if "--tuned" in p.opts}
-    assert having == {"run", "tune", "export"}
-    assert "tuned" in NEVER  # a file of defaults cannot ask for it
+def test_tuned_tiles_are_used_only_by_a_run_with_the_option():
+    """The option of `tune` names the file that is written, and the option of `export` the file made into a header."""
+    commands = {name for name, command in cli.commands.items() for p in command.params if "--tuned" in p.opts}
+    assert commands == {"run", "tune", "export"}
+    assert "tuned" in NEVER  # a file of defaults cannot set it
     for automatic in ("Makefile", "tools/publish.py", "tools/gpu_tasks.py", "bench/pytest_hooks.py"):
         assert "--tuned" not in (ROOT / automatic).read_text()
 
@@ -166,7 +166,7 @@ def planned(tuned, plan, baseline="copy/numpy.copyto"):
     return [tile.kernel for job in jobs([suite], tuned.registry, plan) for tile in job.job.tiles]
 
 
-def test_a_baseline_another_problem_and_another_number_of_threads_take_no_tile(file, kernel, tuned):
+def test_a_baseline_and_another_problem_take_no_tile(file, kernel, tuned):
     files.keep(file, entry(kernel).key, entry(kernel))
     plan, _ = plan_with("auto", tuned.registry)
     assert planned(tuned, plan) == [kernel.id]
@@ -175,7 +175,7 @@ def test_a_baseline_another_problem_and_another_number_of_threads_take_no_tile(f
     assert planned(tuned, msgspec.structs.replace(plan, tiles=tiles)) == []
 
 
-def test_a_file_that_has_changed_since_stops_a_run_from_going_on(file, kernel, tuned, complaint):
+def test_a_run_is_not_resumed_if_its_file_of_tiles_has_changed(file, kernel, tuned, complaint):
     files.keep(file, entry(kernel).key, entry(kernel))
     plan, _ = plan_with("auto", tuned.registry)
     suites = [find_suite(PROBLEM, tuned.registry)]
@@ -186,7 +186,7 @@ def test_a_file_that_has_changed_since_stops_a_run_from_going_on(file, kernel, t
     assert refusal.startswith(f"--resume {run_id}: plan.tiles was ")
 
 
-def test_the_digest_of_a_kernel_of_ours_covers_what_it_imports_from_beside_it(registry):
+def test_the_digest_of_a_kernel_depends_on_its_source_and_not_on_its_tile(registry):
     blocked, streaming = (registry.kernels[name] for name in ("transpose/numba.blocked", "copy/numba.streaming"))
     assert files.source_digest(blocked) != files.source_digest(streaming)
     assert files.source_digest(blocked) == files.source_digest(blocked.with_tile({"RUN": 64}))
@@ -265,13 +265,13 @@ def test_tiles_are_chosen_by_kernel_problem_and_the_race_that_adopted_them(file_
         ({"named": True, "selection": Selection(op=("gemm",))}, "has no tile that was selected; `kernelmark tune"),
     ],
 )
-def test_where_there_is_no_tile_one_line_names_the_file_and_the_remedy(file_with, complaint, options, words):
-    file = file_with(raced_entry(), device="H100")  # which is another device
+def test_without_a_tile_one_line_names_the_file_and_the_remedy(file_with, complaint, options, words):
+    file = file_with(raced_entry(), device="H100")  # not this device
     assert [device for device, _ in files.adopted([file], True, EVERYTHING)] == ["H100"]
     assert complaint(lambda: text(file, **options)).startswith(f"{file.path}: {words}")
 
 
-def test_a_tile_that_is_none_is_refused_in_one_line(file_with, complaint):
+def test_an_invalid_tile_is_refused_in_one_line(file_with, complaint):
     expected = "expected NAME=VALUE pairs separated by commas, such as T=32"
     refusal = f"{KERNEL} on {OUT_OF_PLACE}: tile 'RUN=512\\n#error': {expected}"
     assert complaint(lambda: text(file_with(raced_entry(tile="RUN=512\n#error")))) == refusal
@@ -305,14 +305,14 @@ def evaluated(strategy, budget, seed=0, cost=cost):
     return calls
 
 
-def test_all_tiles_are_measured_up_to_200_or_the_budget_and_of_more_a_hundred():
+def test_all_tiles_are_measured_up_to_200_or_the_budget_and_100_of_more():
     assert choose(ALL, None, None) == SearchWay("exhaustive", ALL)
     assert choose(ALL + 1, "random", None) == SearchWay("random", BUDGET)
     assert choose(500, None, 500) == choose(500, "random", 900) == SearchWay("exhaustive", 500)
     assert choose(150, "random", 40) == SearchWay("random", 40)
 
 
-def test_without_kernel_tuner_the_command_and_two_other_ways_are_named(monkeypatch, complaint):
+def test_without_kernel_tuner_the_install_command_and_two_other_strategies_are_named(monkeypatch, complaint):
     assert present.EXTRAS["kernel_tuner"] == "tune"
     reason = "kernel_tuner is not installed; pip install 'kernelmark[tune]'"
     monkeypatch.setattr(searching, "module_missing", lambda module: reason)
@@ -321,7 +321,7 @@ def test_without_kernel_tuner_the_command_and_two_other_ways_are_named(monkeypat
     assert [choose(201, way, None).strategy for way in ("exhaustive", "random")] == ["exhaustive", "random"]
 
 
-def test_a_random_search_evaluates_different_tiles_as_many_as_the_budget_has():
+def test_a_random_search_evaluates_as_many_different_tiles_as_its_budget():
     (drawn,) = evaluated("random", 37)
     assert len(drawn) == len(set(drawn)) == 37
     assert evaluated("random", 37) == [drawn]
@@ -339,7 +339,7 @@ def test_a_strategy_evaluates_no_tile_twice_and_keeps_to_the_budget(strategy, ca
 
 
 @pytest.mark.usefixtures("kernel_tuner")
-def test_a_strategy_asks_for_the_same_tiles_again_and_leaves_shared_generators_alone():
+def test_a_strategy_is_repeatable_and_does_not_change_shared_random_generators():
     random.seed(5), np.random.seed(5)
     first = evaluated(GUIDED[0], 30, seed=3)
     left = random.random(), np.random.random()
@@ -350,7 +350,7 @@ def test_a_strategy_asks_for_the_same_tiles_again_and_leaves_shared_generators_a
 
 @pytest.mark.usefixtures("kernel_tuner")
 @pytest.mark.parametrize("strategy", GUIDED)
-def test_a_strategy_gets_past_tiles_that_fail_and_ends_where_all_do(strategy):
+def test_a_strategy_gets_past_tiles_that_fail_and_ends_if_all_fail(strategy):
     tiles = [c for configs in evaluated(strategy, 60, cost=lambda c: np.inf if c[0] < 4 else cost(c)) for c in configs]
     assert min(map(cost, tiles)) < 1.3
     assert 0 < len(evaluated(strategy, 20, cost=lambda config: np.inf)) <= 20

@@ -54,7 +54,7 @@ def test_every_tile_is_a_row_of_a_run_every_job_has_the_default_and_values_are_c
     assert "in the search WORK=1 was fastest, " in text
 
 
-def test_the_tile_that_works_least_is_adopted_for_the_file_and_the_history_and_plans_hold_what_is_tuned_and_how(tuned):
+def test_the_tile_with_the_least_work_is_adopted_and_logged_and_plans_describe_search_and_race(tuned):
     tuning, (verdict,) = tuned.all("counted")
     assert verdict.raced.decision.best == "WORK=1"
     assert set(verdict.raced.rows) == {"WORK=1", "WORK=2", "WORK=3"}
@@ -76,7 +76,7 @@ def test_the_tile_that_works_least_is_adopted_for_the_file_and_the_history_and_p
     assert b"def declare(" in adopted.sources["counted.py"]
 
 
-def test_the_race_takes_fresh_samples_for_ten_times_as_long_in_one_job_a_process(tuned):
+def test_the_race_takes_fresh_samples_for_ten_times_as_long_in_one_job_per_process(tuned):
     _, (verdict,) = tuned.all("counted")
     raced = ("copy/mine.counted", *(row.kernel for row in verdict.raced.rows.values()))
     assert [(job.kernels, job.budget.max_time_s) for job in tuned.jobs[-3:]] == [(raced, 0.04)] * 3
@@ -100,7 +100,7 @@ def test_a_tile_that_fails_is_a_row_and_is_not_raced(tuned):
     assert "6 ok, 2 failed" in report.space_words(learned_of(tuned, tuning))
 
 
-def test_a_default_that_is_wrong_ends_the_tuning_before_any_tile_and_is_not_taken_up_again(tuned):
+def test_a_default_that_is_wrong_ends_the_tuning_before_any_tile_and_the_run_is_not_resumed(tuned):
     tuning = tuned.begin("wrong")
     with pytest.raises(DefaultFailed, match=r"copy/mine.wrong on copy/m64n1024/f32: is wrong with its default tile: b"):
         tuning.search()
@@ -108,7 +108,7 @@ def test_a_default_that_is_wrong_ends_the_tuning_before_any_tile_and_is_not_take
     assert tuned.begin("wrong").session.run_id != tuning.session.run_id
 
 
-def test_an_interrupted_search_keeps_its_rows_and_goes_on_where_it_was(tuned):
+def test_an_interrupted_search_keeps_its_rows_and_is_resumed(tuned):
     tuning = tuned.begin("counted")
     tuned.stop_after = 2
     with pytest.raises(Interrupted):
@@ -125,7 +125,7 @@ def test_an_interrupted_search_keeps_its_rows_and_goes_on_where_it_was(tuned):
     assert {name: now[name] for name in before} == before
 
 
-def test_an_interrupted_race_goes_on_where_it_was(tuned):
+def test_an_interrupted_race_is_resumed(tuned):
     tuning = tuned.begin("counted")
     tuning.search()
     tuned.jobs.clear()
@@ -145,7 +145,7 @@ def test_another_plan_begins_another_run(tuned):
     assert len({tuned.begin("counted", **other).session.run_id for other in [{}, *others]}) == 5
 
 
-def test_a_kernel_with_a_tile_races_its_own_default_which_stays_and_is_no_version(tuned):
+def test_a_slower_tile_races_the_default_which_stays_and_is_not_logged(tuned):
     _, (verdict,) = tuned.all("counted@WORK=8")
     assert set(verdict.raced.rows) == {"WORK=8"}
     assert verdict.default.kernel == "copy/mine.counted"
@@ -232,7 +232,7 @@ def test_over_a_suite_each_problem_has_a_verdict_and_one_tile_is_best_for_all(tu
         ({"disturbed": BEYOND}, contest.BEYOND),
     ],
 )
-def test_a_tile_for_all_that_has_no_ratio_on_a_problem_has_none_in_the_mean(tuned, two, changed, why):
+def test_a_problem_without_a_ratio_of_the_tile_for_all_is_left_out_of_the_mean(tuned, two, changed, why):
     _, (verdict, other) = tuned.all("counted", two)
     run_id, case = verdict.default.run_id, verdict.raced.rows["WORK=1"].case
     ((column, value),) = changed.items()
@@ -258,12 +258,12 @@ def test_a_tile_for_all_that_has_no_ratio_on_a_problem_has_none_in_the_mean(tune
         (["counted", "lstm"], "lstm: has no problem of copy/mine.counted; choose another suite, or give a problem's "),
     ],
 )
-def test_what_cannot_be_tuned_is_refused_in_one_line_and_leaves_no_run(tuned, complaint, arguments, words):
+def test_a_kernel_that_cannot_be_tuned_is_refused_in_one_line_and_leaves_no_run(tuned, complaint, arguments, words):
     assert complaint(lambda: tuned.begin(*arguments)).startswith(words)
     assert tuned.store.runs() == []
 
 
-def test_a_space_of_a_billion_tiles_is_drawn_from_and_no_more_than_the_budget_and_the_default_are_measured(tuned):
+def test_a_space_of_a_billion_tiles_is_sampled_and_at_most_the_budget_and_the_default_are_measured(tuned):
     tuning = tuned.begin("vast", strategy="random", budget=2)
     tuning.search()
     assert len(rows(tuned, tuning.session.run_id)) in (2, 3)
@@ -294,7 +294,9 @@ def test_both_runs_have_the_verdict_of_the_race_and_the_numbers_of_the_search(da
     search, race = datas
     search.store.remove([search.run_id])
     assert "WORK=1 is " in findings.verdict(RunData(race.store, race.run_id))
-    assert len(findings.numbers(RunData(race.store, race.run_id))) == 1, "those of the search are gone with it"
+    assert len(findings.numbers(RunData(race.store, race.run_id))) == 1, (
+        "the numbers of the search are removed with its run"
+    )
 
 
 def test_the_figure_has_a_panel_for_each_tunable_that_was_varied_and_a_word_about_noise(datas):
@@ -331,7 +333,7 @@ def test_the_founding_question_is_not_answered_by_a_tuning(store):
 
 
 @pytest.mark.usefixtures("cuda_compiler")
-def test_what_the_compiler_reports_of_tiles_is_kept_and_counted(tuned, folder, monkeypatch):
+def test_the_resources_of_compiled_tiles_are_stored_and_counted(tuned, folder, monkeypatch):
     discover((str(folder / "turned.py"),))
     monkeypatch.setattr("kernelmark.bench.tune.search.cuda_missing", lambda: None)
     monkeypatch.setattr("kernelmark.bench.tune.search.unavailable", lambda kernel: None)
@@ -350,14 +352,14 @@ QUICK = ("--mode", "hot", "--max-time", "0.01", "--no-ceilings", "--threads", "1
 
 def test_without_a_gpu_a_cuda_kernel_is_offered_static_ranking(called):
     if cuda_missing() is None:
-        pytest.skip("a GPU answers")
+        pytest.skip("there is a GPU")
     done = called("tune", "gemm/cuda.tiled", "gemm/m64n64k64/f32/NT")
     assert done.refusal.startswith("kernelmark: gemm/cuda.tiled: no NVIDIA driver here")
     assert "--static" in done.err
 
 
 @pytest.mark.long
-def test_a_session_tunes_is_interrupted_goes_on_and_run_uses_the_tile(tmp_path, kernelmark):
+def test_an_interrupted_tuning_is_continued_and_run_uses_the_tile(tmp_path, kernelmark):
     words = ("tune", "copy/mine.interrupting", PROBLEM, *QUICK, "--processes", "3", "--spread", "0", "--db", "r.db")
     stopped = kernelmark(*words)
     assert (stopped.returncode, complaints(stopped.stderr)) == (130, [])

@@ -1,4 +1,4 @@
-"""Watching a file: what is compared and shown, reports that are one bug, how the command ends, and the log."""
+"""`watch`: comparisons of versions, tables, reports that are one bug, how the command ends, and the log."""
 
 import os
 import re
@@ -34,7 +34,7 @@ from support.pages import ROOT
 from support.tuning import BROKEN, PROBLEM, RACING, SOURCE, STAGED, UNGUARDED, row, version
 
 
-def test_a_save_without_a_change_is_none_a_header_is_watched_too_and_a_replaced_file_is_waited_for(tmp_path):
+def test_saves_without_a_change_are_skipped_headers_are_watched_and_a_replaced_file_is_waited_for(tmp_path):
     for name in ("a.cu", "b.cuh", "c.cu"):
         (tmp_path / name).write_text("one")
     snapshots = saves(tmp_path / "a.cu")
@@ -109,7 +109,7 @@ def test_a_race_is_named_before_what_it_leaves_unwritten(case):
     assert second.startswith("  also a.cu:9: uninitialised-read")
 
 
-def test_a_wrong_result_is_a_bug_of_its_own_only_where_no_report_explains_it(case):
+def test_a_wrong_result_is_a_separate_bug_only_if_no_report_explains_it(case):
     race, result = Defect(case(5), "forward", report("race", 7, 9)), Defect(case(5), "random", None, "c[0, 0] is 1")
     assert [str(bug) for bug in bugs([race, result])] == [str(race.report)]
     elsewhere = Defect(case(9), "random", None, "c[0, 0] is 2")
@@ -127,20 +127,20 @@ def test_a_tile_that_was_not_tested_is_named(case):
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_verdicts_are_coloured_on_a_terminal_alone(monkeypatch, capsys, wanted):
+def test_verdicts_are_coloured_only_on_a_terminal(monkeypatch, capsys, wanted):
     monkeypatch.setattr("kernelmark.bench.cli.watch.is_wanted", lambda stream, environ: wanted)
     watch._print("FAIL: 1 report\n  PASS  T=32")
     coloured = "\033[31m\033[1mFAIL\033[0m: 1 report\n  \033[32m\033[1mPASS\033[0m  T=32\n"
     assert capsys.readouterr().out == (coloured if wanted else "FAIL: 1 report\n  PASS  T=32\n")
 
 
-def test_what_differs_from_the_version_before_says_what_it_was():
+def test_resources_that_differ_from_the_previous_version_show_the_previous_value():
     table = resource_table([row(registers=40, occupancy=0.75, limiter="registers")], [row()])
     cells = [re.split("  +", line.strip()) for line in table.splitlines()]
     changed = [["registers", "40 (was 32)"], ["occupancy", "75% (was 100%)"], ["limited by", "registers (was warps)"]]
     assert [words for words in cells if "was" in words[-1]] == changed
     assert ["spill", "0"] in cells
-    assert "was" not in resource_table([row(entry="g", registers=40)], [row()]), "of a new launch nothing is known"
+    assert "was" not in resource_table([row(entry="g", registers=40)], [row()]), "a new launch has no earlier values"
 
 
 def measured(kernel, *times, **values):
@@ -148,7 +148,7 @@ def measured(kernel, *times, **values):
     return Measurement(kernel=kernel, samples=samples, interval=median_interval(samples), **values)
 
 
-def test_the_present_version_is_set_against_each_other_one_of_its_job_with_an_interval_unless_it_is_wrong(registry):
+def test_the_present_version_is_compared_with_each_contender_of_its_job_unless_it_is_wrong(registry):
     problem = registry.problem("gemm/m100n100k100/f32/NT")
     rows = [measured("a", 1e-3), measured("b", 2e-3), measured("c", 5e-4), measured("d", 1e-3)]
     rows.append(measured("f", 2e-3, job="another"))
@@ -177,34 +177,34 @@ def test_both_tables_fit_the_terminal(registry, monkeypatch):
     assert max(map(len, shown.splitlines())) <= 60
 
 
-def test_what_changed_is_told_against_the_last_version_that_was_right(look, session):
+def test_changes_are_shown_against_the_last_version_that_was_right(look, session):
     assert re.search(r"^wavefronts +0 *$", look(SOURCE), re.MULTILINE)
     assert "FAIL: " in look(STAGED.replace("if (i < m && j < n) ", ""))
     assert not session.good
     staged = look(STAGED)
     assert "1024 (was 0)" in staged
     assert re.search(r"^wavefronts .*ideal \(was 0\) *$", staged, re.MULTILINE)
-    assert re.search(r"^sectors [^(]*$", staged, re.MULTILINE), "where nothing changed, only the present value is shown"
+    assert re.search(r"^sectors [^(]*$", staged, re.MULTILINE), "an unchanged value is shown once"
     assert "0 (was 1024)" in look(SOURCE)
 
 
-def test_a_bug_in_a_tile_that_no_run_takes_is_one_report_that_names_the_tile(look, session):
-    said = look(RACING).partition("FAIL: ")[2].splitlines()
-    assert said[0] == "1 report (10 problems x 3 schedules, 2 tiles)"
-    assert said[1].startswith("turned.cu:6: race: ")
-    assert "  with H=4, in all schedules" in said
-    assert [line.split()[:2] for line in said[-2:]] == [["PASS", "H=8"], ["FAIL", "H=4"]]
+def test_a_bug_in_a_tile_that_no_run_uses_is_one_report_that_names_the_tile(look, session):
+    lines = look(RACING).partition("FAIL: ")[2].splitlines()
+    assert lines[0] == "1 report (10 problems x 3 schedules, 2 tiles)"
+    assert lines[1].startswith("turned.cu:6: race: ")
+    assert "  with H=4, in all schedules" in lines
+    assert [line.split()[:2] for line in lines[-2:]] == [["PASS", "H=8"], ["FAIL", "H=4"]]
     assert not session.good
 
 
-def test_only_the_tiles_asked_for_are_tested(opened, folder):
+def test_only_a_given_tile_is_tested(opened, folder):
     session = opened({"H": 8})
     assert session.summary() == "no version was tried"
-    said = "\n".join(session.look(version(folder, 1, RACING)))
+    text = "\n".join(session.look(version(folder, 1, RACING)))
     assert session.good
-    assert "problems x 3 schedules, 1 tile)\n  PASS  H=8" in said
-    assert f"\n{PROBLEM} itself: all blocks in 3 schedules" in said
-    assert "H=4" not in said
+    assert "problems x 3 schedules, 1 tile)\n  PASS  H=8" in text
+    assert f"\n{PROBLEM} itself: all blocks in 3 schedules" in text
+    assert "H=4" not in text
 
 
 LOOPS = """  int row = 0;
@@ -217,20 +217,20 @@ LOOPS = """  int row = 0;
 """
 
 
-def test_loops_that_never_go_round_twice_are_named_where_their_bound_is_no_constant(look):
-    said = look(SOURCE.replace("  if (i < m && j < n) b[j * m + i] = a[i * n + j];\n", LOOPS)).splitlines()
-    assert [line for line in said if "second iteration" in line] == [
+def test_loops_without_a_second_iteration_are_named_unless_their_bound_is_constant(look):
+    lines = look(SOURCE.replace("  if (i < m && j < n) b[j * m + i] = a[i * n + j];\n", LOOPS)).splitlines()
+    assert [line for line in lines if "second iteration" in line] == [
         "  not tested: a second iteration of the loop in turned.cu:7, `row > i`",
         "  not tested: a second iteration of the loop in turned.cu:10, `int k = j; k < n; k += 1 << 20`",
     ]
 
 
-def test_a_tile_that_the_kernel_has_not_is_refused_with_those_it_has(opened, complaint):
+def test_a_tile_that_the_kernel_does_not_have_is_refused_with_its_values(opened, complaint):
     assert complaint(lambda: opened({"H": 5})) == f"{KERNEL}@H=5: H is 5, {KERNEL} has 8, 4"
     assert complaint(lambda: opened({"W": 8})) == f"{KERNEL}@W=8: W is unknown, expected one of H"
 
 
-def test_versions_are_compared_with_another_source_where_one_is_named(opened, folder):
+def test_versions_are_compared_with_another_source_if_one_is_named(opened, folder):
     session = opened(vs=keep({"other.cu": STAGED.encode()}, folder / "other.cu", folder, 0))
     for number in (1, 2):
         assert session.beside.name == "other.cu"
@@ -249,12 +249,12 @@ def test_headers_beside_the_source_belong_to_its_version(look, folder, place):
     assert "FAIL: " in look(text, width="constexpr int width = 7;\n")
 
 
-def test_without_a_host_compiler_it_is_said_that_nothing_was_verified(look, monkeypatch):
+def test_without_a_host_compiler_a_version_is_reported_as_not_verified(look, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert "not verified: there is no GPU, and the emulator needs no-such-compiler" in look(SOURCE)
 
 
-def test_a_launch_that_the_emulator_refuses_is_a_complaint(look):
+def test_a_launch_that_the_emulator_refuses_is_a_failure(look):
     assert "FAIL: " in look(SOURCE.replace("int m, int n)", "int m, int n, int l)"))
 
 
@@ -271,7 +271,7 @@ def test_two_versions_are_two_contenders_of_one_job(folder, registry):
     assert {row.status for row in rows} <= {"ok", "unsupported"}, rows
 
 
-def test_the_vendors_calls_of_the_same_numerics_are_what_a_kernel_is_set_against(registry):
+def test_a_kernel_is_compared_with_the_vendors_calls_of_the_same_numerics(registry):
     kernel, problem = registry.kernels["gemm/cuda.mma_tf32"], registry.problem("gemm/m512n512k512/f32/NT")
     vendors = ("gemm/cublas.gemmex_tf32", "gemm/cublaslt.heuristic_tf32")
     assert counterparts(registry, kernel, problem, None) == vendors
@@ -282,7 +282,7 @@ def test_the_vendors_calls_of_the_same_numerics_are_what_a_kernel_is_set_against
 
 
 TILED = str(ROOT / "cuda/gemm/tiled.cu")
-#: The driver then finds none, and the emulator judges.
+#: Hides all GPUs, so that the emulator judges a version.
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
 
@@ -317,9 +317,9 @@ def test_each_save_is_compiled_and_ctrl_c_ends_with_130(folder):
         (folder / "turned.cu").write_text(STAGED)
         assert "1024 (was 0)" in until(process, "waiting")
         (folder / "turned.cu").write_text(BROKEN)
-        said = until(process, "waiting")
-        assert "turned.cu does not compile for sm_90a" in said
-        assert '\nturned.cu(5): error: identifier "c" is undefined' in said, "by the user's file, not its copy"
+        text = until(process, "waiting")
+        assert "turned.cu does not compile for sm_90a" in text
+        assert '\nturned.cu(5): error: identifier "c" is undefined' in text, "names the user's file, not its copy"
         process.send_signal(signal.SIGINT)
         assert process.stdout.read().strip().splitlines() == [
             "3 versions tried, 2 passed",
@@ -344,7 +344,7 @@ def test_a_version_that_is_wrong_makes_the_exit_status_1(folder, kernelmark):
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_the_version_is_timed_beside_the_vendors_call(kernelmark):
+def test_on_a_gpu_the_version_is_timed_in_turn_with_the_vendors_call(kernelmark):
     done = kernelmark("watch", TILED, "gemm/m512n512k512/f32/NT", "--once", "--against", "gemm/cublas.sgemm")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "gemm/cublas.sgemm" in done.stdout.partition("this version against it")[2]
@@ -355,7 +355,7 @@ KERNEL = "transpose/cuda.turned"
 
 @pytest.fixture
 def saved(folder, store):
-    """Return a function that lets a session look at texts and logs them; the histories are in the store."""
+    """Return a function that lets a session look at texts, logs them, and returns the stored versions."""
 
     def all_of(session, *texts):
         log = Log(store, session)
@@ -369,7 +369,7 @@ def saved(folder, store):
 
 @pytest.fixture
 def emulator_passes(monkeypatch):
-    """The emulator's part is left out: it is slow, and other tests have it."""
+    """Leave out the emulator, which is slow and has other tests."""
     monkeypatch.setattr(watched, "emulate", lambda *words: Emulated(words[1].tile_for(words[2], words[3]), skipped="x"))
 
 
@@ -398,7 +398,7 @@ def test_the_history_shows_a_diff_for_each_step_and_names_the_compilers_refusal(
 
 
 @pytest.mark.usefixtures("emulator_passes")
-def test_on_a_gpu_rates_of_one_job_have_their_interval_and_others_are_marked_as_quotients(saved, opened, monkeypatch):
+def test_on_a_gpu_ratios_within_a_job_have_an_interval_and_others_are_marked(saved, opened, monkeypatch):
     medians = iter([(4e-3, 8e-3), (2e-3, 4e-3, 8e-3), (1e-3, 2e-3, 8e-3)])
 
     def compared(comparison, current, previous):
