@@ -1,4 +1,4 @@
-"""Rows of a store, and the verdicts of claims on them."""
+"""Fixtures that add rows to a store and judge claims by them."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from support import rows
 
 @pytest.fixture
 def put(store):
-    """Records rows: `put(kernel, problem, time, ...)`; each time a run of its own name begins if there is none."""
+    """Return a function that adds a row, and begins the row's run if the store does not have it."""
     begun = set()
 
     def record(kernel, problem, time_s, spread=0.01, run_id="r1", medians=(), **values):
@@ -39,7 +39,7 @@ def verdict(store, registry):
 
 @pytest.fixture
 def fill(put, registry):
-    """Records a row of each problem of a claim's experiment: `fill(claim, time, kernel of each operation, ...)`."""
+    """Return a function that adds a row for each problem of a claim's experiment, with a kernel for each operation."""
 
     def of(claim, time_s, kernels, **values):
         problems = {layer.entry.problem.id: layer.base.op for layer in entries(experiment(*claims([claim])), registry)}

@@ -1,4 +1,4 @@
-"""Claims of aggregation, of hardware and of prices."""
+"""Claims about aggregation, about hardware and about prices."""
 
 import pytest
 
@@ -15,7 +15,7 @@ GPU = {"device": "cuda", "device_name": "CUDA", "threads": 1}
 GRADIENT_S = 4 * 1048576 / 8e9
 
 
-def test_a_stated_link_is_added_to_the_additions_that_one_worker_makes(put, verdict):
+def test_a_stated_link_is_added_to_the_additions_of_one_worker(put, verdict):
     put("aggregate/cpu.ring", LSTM, 0.004)
     put("aggregate/cpu.onebit", LSTM, 0.008, numerics="onebit")
     (finding,) = verdict("onebit-pays").findings
@@ -29,23 +29,23 @@ def test_a_stated_link_is_added_to_the_additions_that_one_worker_makes(put, verd
     ("claim", "times", "wins"),
     [
         ("mxnet-over-torch", {"cpu.ring": 4, "process.ring": 2, "cpu.host_parallel": 4}, "process.ring"),
-        # No link is added to what GPUs send each other, and their sums are no additions of the CPU.
+        # GPUs do not count here: no link is added to their transfers, and their sums are no additions of the CPU.
         ("mxnet-over-torch", {"cpu.ring": 2, "p2p.ring": 1, "cpu.host_parallel": 4}, "cpu.ring"),
         ("mxnet-over-torch", {"cpu.ring": 2, "cuda.host_parallel": 0.1, "cpu.host_parallel": 4}, "cpu.ring"),
         ("ranking-peers", {"p2p.tree": 1, "cuda.host_parallel": 4}, "p2p.tree"),
         ("host-parallel", {"cpu.host_parallel": 1, "cpu.host_serial": 2}, "cpu.host_parallel"),
     ],
 )
-def test_the_fastest_way_on_the_device_of_a_claim_is_set_against_another_in_turn(put, verdict, claim, times, wins):
+def test_the_fastest_strategy_on_a_claim_s_device_is_compared_with_another_in_turn(put, verdict, claim, times, wins):
     for kernel, time_ms in times.items():
         put(f"aggregate/{kernel}", LSTM, 1e-3 * time_ms, **({} if kernel.startswith(("cpu", "process")) else GPU))
     (finding,) = verdict(claim).findings
     assert (finding.by, finding.in_turn) == (f"{wins} against {kernel}", True)
-    if claim != "mxnet-over-torch":  # which adds a link
+    if claim != "mxnet-over-torch":  # this claim adds a link
         assert finding.ratio == pytest.approx(times[kernel] / times[wins])
 
 
-def test_ways_that_were_not_measured_give_no_number(put, verdict):
+def test_strategies_that_were_not_measured_give_no_number(put, verdict):
     put("aggregate/cpu.ring", LSTM, 0.004)
     assert verdict("onebit-pays").verdict == "not measured"
 
@@ -67,7 +67,7 @@ ON_A_GPU = {"conv": "conv/cudnn.implicit_gemm", "gemm": "gemm/cublas.sgemm"}
 ALEXNET = "aggregate/w4n62367776/f32/ef"
 
 
-def test_a_speedup_is_computed_of_a_gpus_layers_its_additions_and_a_link(fill, put, verdict):
+def test_a_speedup_is_computed_from_a_gpus_layers_its_additions_and_a_link(fill, put, verdict):
     fill("linear-8-p100", 0.01, ON_A_GPU, threads=1)
     put("aggregate/cuda.tree", ALEXNET, 0.005, **GPU)
     answer = verdict("linear-8-p100")
@@ -78,7 +78,7 @@ def test_a_speedup_is_computed_of_a_gpus_layers_its_additions_and_a_link(fill, p
     assert (finding.where, layers, answer.notes[0]) == ("alexnet, 8 workers", 23, "239 of 241 problems have rows")
 
 
-def test_no_link_is_added_to_sums_that_cross_a_real_one(fill, put, verdict):
+def test_no_link_is_added_to_sums_over_a_real_link(fill, put, verdict):
     fill("four-gpus-torch", 0.01, ON_A_GPU, threads=1)
     put("aggregate/cuda.host_parallel", ALEXNET, 0.1, **GPU)
     (finding,) = verdict("four-gpus-torch").findings
@@ -106,7 +106,7 @@ def test_model_parallelism_exchanges_outputs_and_the_gradients_of_inputs(fill, p
     assert finding.ratio == pytest.approx(eight / full)
 
 
-def test_work_for_money_takes_the_price_of_as_many_virtual_cpus(put, verdict):
+def test_work_for_money_uses_the_price_of_the_same_number_of_virtual_cpus(put, verdict):
     for threads, time_s in ((16, 0.004), (32, 0.003), (64, 0.003)):
         put("gemm/scipy.sgemm", "gemm/m1024n1024k1024/f32/NN", time_s, threads=threads)
     ratios = {n.where.rpartition(" ")[2]: n.ratio for n in verdict("vcpus-16-cheapest").findings}
@@ -120,7 +120,7 @@ def test_a_file_without_prices_of_virtual_cpus_gives_no_number(put, verdict):
     assert verdict("vcpus-16-cheapest", prices=without).verdict == "not measured"
 
 
-def test_the_name_of_a_file_asks_for_all_its_claims():
+def test_the_name_of_a_file_selects_all_its_claims():
     assert [claim.id for claim in claims(["aggregation"])] == [claim.id for claim in files()["aggregation"].claim]
     assert {claim.id for claim in claims(["cost", "beta"])} == {"beta", *(c.id for c in files()["cost"].claim)}
     with pytest.raises(UsageError, match="or all of transposition, "):
@@ -142,7 +142,7 @@ def judged(store, verdict):
 
 
 @pytest.mark.parametrize(
-    ("claim", "facts", "said"),
+    ("claim", "facts", "missing"),
     [
         ("gpu-lstm", SMALL, "a GPU; Some CPU has none"),
         ("ranking-peers", LARGE | {"gpus": 2}, "4 GPUs; Some CPU with Some GPU has 2"),
@@ -152,30 +152,30 @@ def judged(store, verdict):
         ("isa-gain", SMALL | {"isas": []}, "the instruction sets sse and avx2; Some CPU has none"),
     ],
 )
-def test_what_the_machine_of_the_run_lacks_makes_a_claim_not_testable(judged, claim, facts, said):
+def test_a_claim_is_not_testable_if_the_machine_of_the_run_lacks_hardware(judged, claim, facts, missing):
     answer = judged(claim, facts)
-    assert (answer.verdict, answer.said) == ("not testable here", (said,))
+    assert (answer.verdict, answer.said) == ("not testable here", (missing,))
 
 
 @pytest.mark.parametrize("claim", ["gpu-lstm", "ranking-peers", "threads-64", "isa-gain"])
 @pytest.mark.parametrize("facts", [LARGE, {}, {"cpu": "of another tool"}], ids=["large", "none", "other"])
-def test_where_nothing_is_known_to_lack_a_claim_is_not_measured(judged, claim, facts):
+def test_a_claim_is_not_measured_if_no_hardware_is_known_to_be_missing(judged, claim, facts):
     answer = judged(claim, facts)
     assert answer.verdict == "not measured"
     assert f"`kernelmark claims --only {claim}`" in answer.said[0]
 
 
-def test_too_few_threads_are_told_with_what_they_gain(judged, put, verdict):
+def test_too_few_threads_are_reported_with_their_gain(judged, put, verdict):
     judged("threads-64", SMALL)
     for threads, time_s in ((1, 4.0), (2, 2.0)):
         put("gemm/scipy.sgemm", "gemm/m1024n1024k1024/f32/NN", time_s, run_id="r2", threads=threads)
-    (said,) = verdict("threads-64", ("r1", "r2")).said
+    (line,) = verdict("threads-64", ("r1", "r2")).said
     gains = "gemm m1024n1024k1024/NN, 2 threads against 1: 2x"
-    assert said.startswith(f"64 threads; Some CPU has 2; gains measured here: {gains}")
+    assert line.startswith(f"64 threads; Some CPU has 2; gains measured here: {gains}")
 
 
 @pytest.mark.parametrize(
-    ("name", "facts", "said"),
+    ("name", "facts", "missing"),
     [
         ("lstm", SMALL, "a GPU; Some CPU has none"),
         ("threads", SMALL, ""),
@@ -183,8 +183,8 @@ def test_too_few_threads_are_told_with_what_they_gain(judged, put, verdict):
         ("gpu-sizes", LARGE, ""),
     ],
 )
-def test_an_experiment_is_for_a_machine_that_can_test_one_of_its_claims(name, facts, said):
-    assert untestable(name, facts) == said
+def test_an_experiment_is_for_a_machine_that_can_test_one_of_its_claims(name, facts, missing):
+    assert untestable(name, facts) == missing
 
 
 def test_machines_of_several_runs_count_together():
@@ -214,7 +214,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def measured(put, store):
-    """A GPU that loses at 16 and is eight times as fast at 1024."""
+    """Return a function that adds rows of a GPU that is slower at 16 and eight times as fast at 1024."""
 
     def record(names=NAMES, **values):
         for m, times in SIZES.items():
@@ -235,7 +235,7 @@ def priced(measured, registry, write):
     return of
 
 
-def test_the_example_is_read_and_holds_the_figures_of_the_founding_texts():
+def test_the_example_of_prices_has_the_figures_of_the_founding_texts():
     prices = load_prices(None)
     assert [(d.device, d.per_hour) for d in prices.device] == [("cuda", 0.745), ("cpu", 0.509)]
     assert prices.currency == "USD"
@@ -247,13 +247,13 @@ def test_the_example_is_read_and_holds_the_figures_of_the_founding_texts():
     ("claim", "devices", "values", "ratios", "answers", "note"),
     [
         (MONEY, BOTH, {}, [1 / 6, 8 / 3], "no yes", "Some GPU: 3 EUR an hour (2026-11-21)"),
-        (WATTS, BOTH + "watts = 75.0\n", {"energy_j": 5.0}, [1.0, 1.0], "tie tie", ""),  # which goes before watts
+        (WATTS, BOTH + "watts = 75.0\n", {"energy_j": 5.0}, [1.0, 1.0], "tie tie", ""),  # energy overrides watts
         (WATTS, METERED, {"time_s_ci95_low": None}, [1.0, 16.0], "", "GPU: 3 EUR an hour (2026-11-21), 75 W declared"),
-        # The CPU's price on other terms is set against the GPU's own.
+        # The CPU's price on other terms is compared with the GPU's usual price.
         (OTHER, CPU + "otherwise_per_hour = 6.0\n" + PRICED_GPU, {}, [1.0, 16.0], "", ""),
     ],
 )
-def test_work_is_set_against_its_price_or_its_energy(priced, claim, devices, values, ratios, answers, note):
+def test_devices_are_compared_by_work_per_price_or_per_energy(priced, claim, devices, values, ratios, answers, note):
     answer = priced(claim, devices, **values)
     assert answer.verdict == "depends"
     assert [(f.where, f.ratio) for f in answer.findings] == [
@@ -264,7 +264,7 @@ def test_work_is_set_against_its_price_or_its_energy(priced, claim, devices, val
 
 
 @pytest.mark.parametrize(
-    ("claim", "devices", "values", "verdict", "said"),
+    ("claim", "devices", "values", "verdict", "missing"),
     [
         (MONEY, CPU, {}, "not measured", "a price: the prices file lacks it for at least one of Some CPU, Some GPU"),
         (WATTS, BOTH, {}, "not testable here", "energy: no sensor was read on Some CPU, Some GPU"),
@@ -273,18 +273,18 @@ def test_work_is_set_against_its_price_or_its_energy(priced, claim, devices, val
         (OTHER, BOTH, {}, "not measured", "a price on other terms (otherwise_per_hour): the prices file lacks it"),
     ],
 )
-def test_a_price_or_an_energy_that_is_not_known_is_what_is_missing(priced, claim, devices, values, verdict, said):
+def test_an_unknown_price_or_energy_is_reported_as_missing(priced, claim, devices, values, verdict, missing):
     answer = priced(claim, devices, **values)
-    assert (answer.verdict, said in answer.said[0]) == (verdict, True)
+    assert (answer.verdict, missing in answer.said[0]) == (verdict, True)
 
 
-def test_without_a_gpu_it_is_no_price_that_is_missing(priced):
-    said = priced(MONEY, BOTH, names={"numpy.matmul": "Some CPU"}).said
-    assert said[0].startswith("some rows of the experiment 'gpu-sizes'")
+def test_without_a_gpu_rows_are_missing_and_not_a_price(priced):
+    answer = priced(MONEY, BOTH, names={"numpy.matmul": "Some CPU"})
+    assert answer.said[0].startswith("some rows of the experiment 'gpu-sizes'")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("currency = ", "is not TOML: "),
         ("\xff", "is not TOML: "),
@@ -301,17 +301,17 @@ def test_without_a_gpu_it_is_no_price_that_is_missing(priced):
         (HEAD.replace("2026-11-21", "3") + CPU, "date is 3, expected a date"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_in_one_line(write, complaint, text, said):
+def test_an_invalid_file_of_prices_is_refused_in_one_line(write, complaint, text, reason):
     path = write("")
     path.write_bytes(text.encode("latin-1"))
     message = complaint(lambda: load_prices(path))
     assert message.startswith(f"{path}: ")
-    assert said in message
+    assert reason in message
 
 
-def test_a_file_of_devices_that_no_row_knows_is_refused(measured, write, complaint):
+def test_prices_of_devices_without_rows_are_refused(measured, write, complaint):
     path, store = write(HEAD + CPU.replace("Some CPU", "Other")), measured()
-    said = complaint(lambda: check_known(load_prices(path), path, store, ["r1"]))
+    line = complaint(lambda: check_known(load_prices(path), path, store, ["r1"]))
     expected = "expected one for 'Some CPU' (cpu) or 'Some GPU' (cuda)"
-    assert said.startswith(f"{path}: has prices for 'Other' (cpu), {expected}")
+    assert line.startswith(f"{path}: has prices for 'Other' (cpu), {expected}")
     check_known(load_prices(write(HEAD + PRICED_GPU)), path, store, ["r1"])

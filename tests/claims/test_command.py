@@ -31,7 +31,7 @@ TINY = ("gemm/m64n48k32/f32/TN/alpha-0.01/beta1", "gemm/m96n48k32/f32/TN/alpha-0
 
 @pytest.fixture
 def measure(store, registry, monkeypatch):
-    """Measure what is missing of the claim `beta`, on problems that take no time, or with these changes."""
+    """Return a function that measures missing rows of the claim `beta` on tiny problems, or with given changes."""
     (claim,) = claims(["beta"])
 
     def of(say=lambda line: None, changes=(), **options):
@@ -43,13 +43,13 @@ def measure(store, registry, monkeypatch):
     return of
 
 
-def test_what_is_missing_is_measured_once_into_a_run_of_its_own(store, registry, measure):
-    said, (claim,) = [], claims(["beta"])
-    first = measure(said.append)
+def test_missing_rows_are_measured_once_into_a_new_run(store, registry, measure):
+    lines, (claim,) = [], claims(["beta"])
+    first = measure(lines.append)
     assert (len(first.run_ids), first.finished, first.against) == (1, True, 0)
-    assert said[0].startswith(f"run {first.run_ids[0]} measures missing rows")
-    assert said[1] == f"beta: {experiment(claim).title}; 2 problems"
-    assert said[2].startswith("  4 ok in ")
+    assert lines[0].startswith(f"run {first.run_ids[0]} measures missing rows")
+    assert lines[1] == f"beta: {experiment(claim).title}; 2 problems"
+    assert lines[2].startswith("  4 ok in ")
     rows = [r for r, _ in store.results(first.run_ids[0])]
     assert {(r.problem, r.kernel) for r in rows} == {(p, k) for p in TINY for k in experiment(claim).kernels}
     assert measure().run_ids == first.run_ids
@@ -58,7 +58,7 @@ def test_what_is_missing_is_measured_once_into_a_run_of_its_own(store, registry,
     assert [finding.where for finding in beta.findings] == ["64x48x32", "96x48x32"]
 
 
-def test_runs_that_know_fewer_facts_of_this_machine_are_its_own(store, monkeypatch):
+def test_runs_of_this_machine_may_have_fewer_facts_about_it(store, monkeypatch):
     here = {"cpu": "some", "isas": ["sse", "avx"]}
     monkeypatch.setattr(experiments, "machine", lambda: here)
     for run_id, facts in (("a", {"cpu": "some"}), ("b", here), ("c", {"cpu": "other"}), ("d", {})):
@@ -66,11 +66,11 @@ def test_runs_that_know_fewer_facts_of_this_machine_are_its_own(store, monkeypat
     assert experiments.own_runs(store) == ["a", "b"]
 
 
-def test_what_is_not_begun_in_time_is_left_for_the_next_call(measure):
-    said = []
-    measured = measure(said.append, budget_s=-1.0)
+def test_problems_that_are_not_begun_in_time_are_left_for_the_next_call(measure):
+    lines = []
+    measured = measure(lines.append, budget_s=-1.0)
     assert measured.finished
-    assert "  out of time: 2 problems are left; the same command continues with them" in said
+    assert "  out of time: 2 problems are left; the same command continues with them" in lines
     assert measure().run_ids != measured.run_ids
 
 
@@ -84,7 +84,7 @@ def test_an_interrupt_ends_the_measuring_and_keeps_the_rows(store, measure):
     assert [r.problem for r, _ in store.results(measured.run_ids[0])] == [TINY[0]] * 2
 
 
-def test_a_second_interrupt_says_that_the_rows_are_kept(called, monkeypatch):
+def test_a_second_interrupt_reports_that_the_rows_are_stored(called, monkeypatch):
     def measured(*_):
         raise KeyboardInterrupt
 
@@ -92,13 +92,13 @@ def test_a_second_interrupt_says_that_the_rows_are_kept(called, monkeypatch):
     assert called("claims")[::2] == (130, "interrupted; all rows so far are stored, and the same command continues\n")
 
 
-def test_an_experiment_of_several_processes_has_rows_from_as_many(store, measure, monkeypatch):
+def test_rows_of_an_experiment_come_from_its_number_of_processes(store, measure, monkeypatch):
     passes, run_jobs = [], experiments.run_jobs
     monkeypatch.setattr(experiments, "run_jobs", lambda *args, **named: passes.append(args) or run_jobs(*args, **named))
     several = {"processes": 2, "spread": 0.0}
     measured = measure(changes=several)
     assert {r.processes for r, _ in store.results(measured.run_ids[0])} == {2}
-    assert len(passes) == 1, "processes pass over all problems, so that those of one lie further apart"
+    assert len(passes) == 1, "a pass has all problems, so that the processes of one problem are further apart"
     assert measure(changes=several).run_ids == measured.run_ids
 
 
@@ -121,21 +121,21 @@ def test_a_run_is_judged_without_measuring_as_text_csv_and_json(put, store, call
     assert [row["id"] for row in rows] == ["op-t-3x", "beta"]
     assert float(rows[1]["ratio"]) == pytest.approx(1.5)
     (beta,) = json.loads(called(*words, "beta", "--json").printed)
-    assert (beta["id"], beta["verdict"]) == ("beta", "depends")  # on the other problem, without a time
+    assert (beta["id"], beta["verdict"]) == ("beta", "depends")  # the other problem has no time
     assert {"where", "by", "answer", "ratio", "ci95_low", "ci95_high", "in_turn", "rows"} == set(beta["findings"][0])
 
 
-def test_threads_are_those_that_the_machine_has():
+def test_thread_counts_end_at_the_number_of_cpus():
     (claim,) = claims(["threads-16"])
     assert thread_counts(experiment(claim))[-1] == cpu_count()
     assert thread_counts(experiment(claims(["beta"])[0])) == (cpu_count(),)
 
 
-#: Every clause of the founding texts, by the beginning of its words.
+#: The beginnings of all clauses of the founding texts.
 CLAUSES = (Path(__file__).parents[1] / "data" / "clauses.txt").read_text().splitlines()
 
 
-def test_every_clause_is_a_claim_of_its_own():
+def test_every_clause_has_its_own_claim():
     for clause in CLAUSES:
         assert any(claim.words.startswith(clause) for claim in catalog().claim), clause
     words = [claim.words for claim in catalog().claim]
@@ -168,18 +168,18 @@ def _fits(glob, names):
     return any(matches(name, (glob,)) for name in names)
 
 
-def test_a_case_has_the_same_company_in_every_experiment(registry):
+def test_a_case_has_the_same_contenders_in_every_experiment(registry):
     """A run keeps the first row of a case, and kernels that are compared must have been measured in turn."""
     for devices in (("cpu",), ("cpu", "cuda")):
-        company = {}
+        contenders = {}
         for trial in (e for e in catalog().experiment if e.device in devices):
             for job in planned(trial.id, registry, devices)[1]:
                 for kernel in job.job.kernels:
                     case = (kernel, job.job.problems, job.job.threads, job.job.isa)
-                    assert company.setdefault(case, job.job.kernels) == job.job.kernels, trial.id
+                    assert contenders.setdefault(case, job.job.kernels) == job.job.kernels, trial.id
 
 
-def test_the_jobs_of_each_experiment_are_planned_by_its_name_for_its_device_alone(registry):
+def test_the_jobs_of_each_experiment_are_planned_by_its_name_only_for_its_device(registry):
     assert experiment_names() == [trial.id for trial in catalog().experiment]
     for trial in catalog().experiment:
         how, jobs = planned(trial.id, registry, ("cpu", "cuda"))
@@ -197,21 +197,21 @@ def test_variants_of_an_experiment_are_one_job_and_jobs_have_places_and_suites(r
     assert {job.suite for job in jobs} == {"alexnet", "googlenet", "resnet50", "aggregation"}
 
 
-def test_an_experiment_that_no_claim_has_is_refused(registry, complaint):
-    said = complaint(lambda: planned("op-u", registry, ("cpu",)))
-    assert said.startswith("'op-u': is not an experiment of a claim; expected one of op-t, strategies, ")
+def test_an_experiment_without_a_claim_is_refused(registry, complaint):
+    line = complaint(lambda: planned("op-u", registry, ("cpu",)))
+    assert line.startswith("'op-u': is not an experiment of a claim; expected one of op-t, strategies, ")
 
 
-def test_batches_are_put_where_images_lie(registry):
+def test_a_batch_is_put_into_the_dimension_of_images(registry):
     layers = entries(experiment(*claims(["layers-alexnet"])), registry)
     assert {(batch_of(e.entry.problem), e.batch) for e in layers} == {(1, 1), (8, 8)}
     assert {e.entry.problem.id for e in layers} >= {"gemm/m8n4096k9216/f32/NT", "gemm/m4096n9216k8/f32/TN"}
 
 
 @pytest.mark.parametrize(
-    ("confirm", "said"), [("", "expected one of above, below, between"), ("over = 1", "unknown field `over`")]
+    ("confirm", "reason"), [("", "expected one of above, below, between"), ("over = 1", "unknown field `over`")]
 )
-def test_a_claim_without_a_number_is_refused(tmp_path, complaint, confirm, said):
+def test_a_claim_without_a_number_is_refused(tmp_path, complaint, confirm, reason):
     claim = "[[claim]]\n" + "\n".join(f"{key} = 'a'" for key in ("id", "words", "applies", "experiment", "number"))
     (tmp_path / "mine.toml").write_text(f"{claim}\nconfirm = {{ {confirm} }}\ncomparison = {{ kind = 'threads' }}")
-    assert said in complaint(lambda: read_table(tmp_path / "mine.toml", Catalog))
+    assert reason in complaint(lambda: read_table(tmp_path / "mine.toml", Catalog))

@@ -45,7 +45,7 @@ def test_slower_beyond_doubt_confirms_and_faster_beyond_doubt_refutes(put, verdi
     assert finding.rows == slower.rows == (f"r1 gemm/scipy.sgemm {NN} cold t2", f"r1 gemm/scipy.sgemm {NT} cold t2")
 
 
-def test_where_problems_disagree_it_depends_and_says_where(put, verdict):
+def test_a_claim_depends_if_problems_disagree_and_names_them(put, verdict):
     for m, two_step_s in ((2048, 2.0), (4096, 0.5)):
         problem = f"gemm/m{m}n2048k1024/f32/TN/alpha-0.01/beta1"
         put("gemm/scipy.sgemm", problem, 1.0)
@@ -57,7 +57,7 @@ def test_where_problems_disagree_it_depends_and_says_where(put, verdict):
     assert no.startswith("no  4096x2048x1024 (scipy.sgemm against scipy.two_step): 0.5x [")
 
 
-def test_the_founding_call_is_the_row_major_one_and_the_other_reading_a_claim_of_its_own(put, verdict):
+def test_the_founding_call_is_row_major_and_the_column_major_one_is_a_separate_claim(put, verdict):
     for layout, time_s in (("NT", 2.0), ("NN", 1.0)):
         put("gemm/scipy.sgemm", f"gemm/m1024n2048k26752/f32/{layout}", time_s)
         put("gemm/scipy.sgemm_colmajor", f"gemm/m1024n2048k26752/f32/{layout}", 3.0 - time_s)
@@ -78,7 +78,7 @@ def test_kernels_of_one_job_are_compared_round_by_round(put, verdict):
     assert not any("turn" in note for note in answer.notes)
 
 
-def test_problems_are_never_paired_and_it_says_so(put, verdict):
+def test_problems_of_different_jobs_are_not_paired_and_a_note_names_them(put, verdict):
     for problem, factor in ((NT, 1.1), (NN, 1.0)):
         medians = [factor * time_s for time_s in (1.0, 3.0, 2.0)]
         put("gemm/scipy.sgemm", problem, 2.0 * factor, spread=0.5, medians=medians, processes=3)
@@ -87,7 +87,7 @@ def test_problems_are_never_paired_and_it_says_so(put, verdict):
     assert answer.notes[-1].startswith("not measured in turn: 1 of 1 numbers, ")
 
 
-def test_a_kernel_of_another_problem_can_be_the_measure(put, verdict):
+def test_a_kernel_can_be_compared_with_one_on_another_problem(put, verdict):
     put("gemm/openblas.inplace", NT, 3.0)
     put("gemm/numpy.matmul", NT, 1.5)
     put("gemm/numpy.matmul", NN, 1.0)
@@ -104,7 +104,7 @@ def test_the_rows_of_the_run_with_most_kernels_count_and_then_the_latest(put, ve
     assert verdict("transpose-first", ("r1", "r2")).run_ids == ("r2",)
 
 
-def test_rows_from_the_processes_that_are_asked_for_go_before_later_ones(put, verdict):
+def test_rows_of_the_required_number_of_processes_are_preferred_to_later_rows(put, verdict):
     for run_id, processes, nt in (("r1", 3, 2.0), ("r2", 1, 1.0)):
         for problem, time_s in ((NT, nt), (NN, 1.0)):
             put("gemm/scipy.sgemm", problem, time_s, run_id=run_id, processes=processes)
@@ -112,7 +112,7 @@ def test_rows_from_the_processes_that_are_asked_for_go_before_later_ones(put, ve
     assert (answer.run_ids, answer.verdict) == (("r1",), "confirmed")
 
 
-def test_failures_are_what_is_missing_and_are_named_in_the_csv(put, verdict):
+def test_failures_are_reported_as_missing_and_named_in_the_csv(put, verdict):
     oom = {"status": "oom", "reason": "needs 3 GB", "time_s_median": None}
     put("gemm/scipy.two_step", "gemm/m2048n2048k1024/f32/TN/alpha-0.01/beta1", 1.0, **oom)
     answer = verdict("beta")
@@ -140,7 +140,7 @@ def test_a_claim_is_not_confirmed_if_a_kernel_failed_on_a_problem(put, verdict, 
     assert (note in answer.notes) is bool(reason)
 
 
-def test_a_run_without_rows_says_which_would_be_needed(store, put, verdict):
+def test_a_claim_without_rows_names_the_rows_that_it_needs(store, put, verdict):
     put("gemm/numpy.matmul", "gemm/m8n8k8/f32/NN", 1.0)
     cpu, gpu = verdict("op-t-slower"), verdict("gpu-lstm")
     assert cpu.said[0].startswith("rows of the experiment 'op-t' (SciPy's SGEMM as NT and as NN")
@@ -162,7 +162,7 @@ def lacks(store, run_ids, experiment_, registry):
     return [problem for each in Known(store, run_ids).lacks(how, jobs, registry) for problem in each.job.problems]
 
 
-def test_what_a_run_holds_whole_is_not_missing(store, registry, put):
+def test_a_problem_that_a_run_has_completely_is_not_missing(store, registry, put):
     experiment_ = msgspec.structs.replace(experiment(*claims(["beta"])), processes=2)
     (first, second) = entries(experiment_, registry)
     for kernel in experiment_.kernels:
@@ -171,7 +171,7 @@ def test_what_a_run_holds_whole_is_not_missing(store, registry, put):
     assert lacks(store, ["r1"], experiment_, registry) == [second.entry.problem.id]
 
 
-def test_rows_of_a_run_that_has_the_variants_too_go_before_later_ones_that_stand_alone(put, verdict):
+def test_rows_with_their_variants_are_preferred_to_later_rows_without(put, verdict):
     for problem, time_s in ((NT, 2.0), (NN, 1.0)):
         put("gemm/scipy.sgemm", problem, time_s, spread=0.5, job="together")
     put("gemm/scipy.sgemm", NT, 9.0, run_id="r2")
@@ -203,12 +203,12 @@ WRONG = {"status": "wrong", "reason": "off", "time_s_median": None, "max_error":
         ("cudnn-parameters", "cudnn.gemm", {}, "not measured"),  # without the column of GPU kernels
     ],
 )
-def test_a_row_that_is_verified_confirms_one_that_is_wrong_refutes(fill, verdict, claim, kernel, row, expected):
+def test_verified_rows_confirm_and_wrong_rows_refute(fill, verdict, claim, kernel, row, expected):
     fill(claim, 1.0, {"conv": f"conv/{kernel}"}, **row)
     assert verdict(claim).verdict == expected
 
 
-def test_threads_are_compared_with_those_there_are(put, verdict):
+def test_thread_counts_are_compared_as_far_as_there_are_rows(put, verdict):
     problem = "gemm/m1024n1024k1024/f32/NN"
     for threads, time_s in ((1, 4.0), (2, 2.0), (4, 3.0), (32, 1.0)):
         put("gemm/scipy.sgemm", problem, time_s, threads=threads)
@@ -224,14 +224,14 @@ def test_threads_are_compared_with_those_there_are(put, verdict):
 BOTH = {"gemm": "gemm/scipy.sgemm", "conv": "conv/cpu.im2col"}
 
 
-def test_more_threads_that_gain_little_confirm_that_they_do_no_better(fill, verdict):
+def test_a_small_gain_of_more_threads_confirms_that_they_do_no_better(fill, verdict):
     for threads in (16, 32, 64):
         fill("threads-64", 1.0, BOTH, spread=0.001, threads=threads)
     assert (verdict("threads-64").verdict, verdict("threads-16").verdict) == ("confirmed", "depends")
     assert {f.where.partition(" ")[0] for f in verdict("threads-64-small").findings} == {"conv"}
 
 
-def test_instruction_sets_are_compared_thread_count_by_thread_count(fill, verdict):
+def test_instruction_sets_are_compared_at_each_thread_count(fill, verdict):
     for threads, isa, time_s in ((1, "sse", 6.0), (1, "avx2", 2.0), (2, "sse", 2.7), (2, "avx2", 2.0)):
         fill("isa-gain", time_s, BOTH | {"gemm": "gemm/numpy.matmul"}, threads=threads, isa=isa)
     assert verdict("isa-gain").verdict == "confirmed"
@@ -250,7 +250,7 @@ def test_instruction_sets_are_compared_at_the_thread_counts_of_the_claim(put, ve
     assert [f.where.rpartition(", ")[2] for f in verdict(claim).findings] == [f"{count} threads" for count in threads]
 
 
-def test_four_gates_at_once_are_set_against_four_times_one(put, verdict):
+def test_four_gates_in_one_product_are_compared_with_four_products(put, verdict):
     for m, units, k, all_s in ((20, 200, 400, 2.0), (128, 256, 512, 5.0)):
         put("gemm/scipy.sgemm", f"gemm/m{m}n{4 * units}k{k}/f32/NT", all_s)
         put("gemm/scipy.sgemm", f"gemm/m{m}n{units}k{k}/f32/NT", 1.0)
@@ -259,7 +259,7 @@ def test_four_gates_at_once_are_set_against_four_times_one(put, verdict):
     assert {f.where: f.answer for f in answer.findings} == {"20x400 scipy.sgemm": "yes", "128x512 scipy.sgemm": "no"}
 
 
-#: A kernel whose name has spaces, and others, as the column gives them.
+#: Launches as the column names them; the name of A has spaces.
 A, B = "a<float, 128><<<{},1,1 x 32,1,1>>>", "b<<<2,1,1 x 32,1,1>>>"
 OTHER_A = "a<float, 64><<<9,1,1 x 32,1,1>>>"
 
@@ -267,20 +267,20 @@ OTHER_A = "a<float, 64><<<9,1,1 x 32,1,1>>>"
 @pytest.mark.parametrize(
     ("columns", "number"),
     [
-        ((f"{A.format(1)}; {B}", f"{B}; {A.format(9)}", f"{OTHER_A}; {B}"), [2.0]),  # told apart by names, not grids
-        ((f"{B}; and 2 more", B, B), [1.0]),  # launches that the column only counts are no kernel
+        ((f"{A.format(1)}; {B}", f"{B}; {A.format(9)}", f"{OTHER_A}; {B}"), [2.0]),  # distinguished by names, not grids
+        ((f"{B}; and 2 more", B, B), [1.0]),  # launches that are only counted name no kernel
         ((B, "", ""), []),
     ],
 )
-def test_calls_that_launch_other_gpu_kernels_are_counted_where_the_rows_name_them(
+def test_calls_that_launch_different_gpu_kernels_are_counted_if_the_rows_name_them(
     put, verdict, registry, columns, number
 ):
     problem = entries(experiment(*claims(["cudnn-parameters"])), registry)[0].entry.problem.id
     for kernel, launched in zip(("implicit_gemm", "gemm", "fft"), columns, strict=True):
         put(f"conv/cudnn.{kernel}", problem, 1.0, launched=launched)
-    found = verdict("cudnn-parameters").findings
-    assert [each.ratio for each in found] == number
-    assert {each.by for each in found} <= {"cudnn.implicit_gemm, cudnn.gemm, cudnn.fft"}
+    findings = verdict("cudnn-parameters").findings
+    assert [finding.ratio for finding in findings] == number
+    assert {finding.by for finding in findings} <= {"cudnn.implicit_gemm, cudnn.gemm, cudnn.fft"}
 
 
 def devices_at(put, *times):
@@ -289,7 +289,7 @@ def devices_at(put, *times):
         put("gemm/cublas.sgemm", f"gemm/m{m}n{m}k{m}/f32/NN", gpu_s, energy_j=20 * gpu_s)
 
 
-def test_devices_are_compared_by_their_fastest_and_growth_by_size(put, verdict):
+def test_devices_are_compared_by_their_fastest_kernels_and_growth_by_size(put, verdict):
     devices_at(put, (128, 16.0, 1.0), (16, 1.0, 2.0), (32, 4.0, 1.0))
     assert [f.ratio for f in verdict("gpu-grows").findings] == [pytest.approx(8.0), pytest.approx(4.0)]
     small = verdict("gpu-small")
@@ -298,7 +298,7 @@ def test_devices_are_compared_by_their_fastest_and_growth_by_size(put, verdict):
     assert [f.answer for f in verdict("gpu-pays").findings] == ["no", "yes", "yes"]
 
 
-def test_rates_are_set_against_each_other_by_operation(put, verdict):
+def test_rates_are_compared_by_operation(put, verdict):
     put("copy/numpy.threaded", "copy/m8192n8192/f32", 12.0)
     put("copy/numba.streaming", "copy/m8192n8192/f32", 20.0)
     put("copy/cuda.vectorised", "copy/m8192n8192/f32", 1.0)
@@ -309,7 +309,7 @@ def test_rates_are_set_against_each_other_by_operation(put, verdict):
     assert answer.findings[0].ratio == pytest.approx(88.0)
 
 
-def test_throughput_is_told_from_batch_to_batch(put, verdict):
+def test_throughput_is_compared_from_batch_to_batch(put, verdict):
     for n, time_s in ((2, 1.0), (1, 1.0), (4, 2.0)):
         put("conv/cpu.im2col", f"conv/n{n}c16h224w224k16r3s3pad1/f32/nchw/fprop", time_s)
     answer = verdict("batch-throughput")
@@ -344,7 +344,7 @@ def test_problems_without_rows_leave_a_verdict_open(put, verdict):
 
 def test_transfers_count_as_the_gpus_time(put, verdict):
     devices_at(put, (16, 4.0, 1.0), (32, 4.0, 1.0), (128, 4.0, 1.0))
-    put("transfer/cuda.pinned", f"transfer/n{2 * 128 * 128}/f32/h2d", 1.0)  # and none back
+    put("transfer/cuda.pinned", f"transfer/n{2 * 128 * 128}/f32/h2d", 1.0)  # without a transfer back
     for m, time_s in ((16, 1.0), (32, 2.0)):
         put("transfer/cuda.pinned", f"transfer/n{2 * m * m}/f32/h2d", time_s)
         put("transfer/cuda.pageable", f"transfer/n{2 * m * m}/f32/h2d", 10 * time_s)
@@ -369,7 +369,7 @@ def test_gradients_are_a_share_of_all_layers_forward_and_backward(put, verdict, 
     assert "Shi" in answer.source
 
 
-def test_verdicts_go_out_as_text_csv_markdown_and_on_the_page(store, registry, put, tmp_path):
+def test_verdicts_are_written_as_text_csv_markdown_and_on_the_page(store, registry, put, tmp_path):
     for layout, time_s in (("NT", 2.0), ("NN", 1.0)):
         put("gemm/scipy.sgemm", f"gemm/m1024n2048k26752/f32/{layout}", time_s)
     answers = claims_rows(store, ["r1"], registry)
@@ -381,8 +381,8 @@ def test_verdicts_go_out_as_text_csv_markdown_and_on_the_page(store, registry, p
     assert tuple(rows[0]) == views.COLUMNS
     assert {row["id"] for row in rows} == {a.id for a in answers}
     names = "r1 gemm/scipy.sgemm gemm/m1024n2048k26752/f32/N{} cold t2"
-    found = [(row["rows"], row["in_turn"], row["answer"]) for row in rows if row["ratio"]]
-    assert found == [(f"{names.format('N')}; {names.format('T')}", "no", answer) for answer in ("yes", "no")]
+    answered = [(row["rows"], row["in_turn"], row["answer"]) for row in rows if row["ratio"]]
+    assert answered == [(f"{names.format('N')}; {names.format('T')}", "no", answer) for answer in ("yes", "no")]
     lines = (tmp_path / "claims.md").read_text().splitlines()
     assert lines[0] == "# Claims: a machine"
     assert sum(line.startswith("| ") for line in lines) == len(answers) + 1

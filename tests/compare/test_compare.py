@@ -21,7 +21,7 @@ from support.texts import text_of
 
 @pytest.fixture
 def runs(store):
-    """A function that fills runs `base` and `new` with medians (or a status) by problem."""
+    """Return a function that fills runs `base` and `new` with medians (or a status) by problem."""
 
     def fill(base, new, **values):
         for run_id, rows in (("base", base), ("new", new)):
@@ -33,7 +33,7 @@ def runs(store):
     return fill
 
 
-def test_each_verdict_has_its_case_and_is_turned_round_by_swapped_runs(runs, tmp_path):
+def test_each_verdict_has_a_case_and_swapped_runs_reverse_it(runs, tmp_path):
     base = {"m1": STEADY, "m2": STEADY, "m3": STEADY, "m4": LOOSE}
     store = runs(base, {"m1": times(1.001), "m2": times(1.05), "m3": times(0.9), "m4": times(1.03, LOOSE)})
     for swapped, words in (
@@ -54,7 +54,7 @@ def test_csv_holds_times_ratio_interval_and_both_p_values(runs, tmp_path):
     assert (row["base_processes"], row["new_processes"], row["machines"]) == ("5", "5", "same")
 
 
-def test_holm_makes_unclear_of_what_one_of_many_shows_by_chance(runs, tmp_path):
+def test_a_small_difference_of_one_case_among_many_is_unclear_after_holm(runs, tmp_path):
     many = {f"m{i}": LOOSE for i in range(2, 40)}
     row = verdicts(runs({"m1": LOOSE, **many}, {"m1": times(1.07, LOOSE), **many}), tmp_path)["m1"]
     assert float(row["p"]) < 0.05 < float(row["p_holm"])
@@ -87,7 +87,7 @@ def test_a_single_process_leaves_a_case_unclear_with_the_remedy(runs, tmp_path, 
 
 
 @pytest.mark.parametrize("status", ["wrong", "failed", "crashed", "timeout", "mistrusted"])
-def test_what_was_ok_and_is_broken_regressed(runs, status):
+def test_a_case_that_was_ok_and_is_broken_has_regressed(runs, status):
     store = runs({"m1": STEADY, "m2": STEADY}, {"m1": {"status": status, "reason": "because"}, "m2": STEADY})
     text, fails = compared(store, fail_slower=0.02)
     assert fails
@@ -96,7 +96,7 @@ def test_what_was_ok_and_is_broken_regressed(runs, status):
 
 
 @pytest.mark.parametrize(("old", "now"), [("wrong", "ok"), ("ok", "unsupported"), ("ok", "oom"), ("wrong", "failed")])
-def test_other_changes_of_status_are_listed_and_fail_where_the_case_was_ok(runs, old, now):
+def test_other_changes_of_status_are_listed_and_fail_if_the_case_was_ok(runs, old, now):
     rows = [{"medians": STEADY if s == "ok" else (), "status": s, "reason": "" if s == "ok" else s} for s in (old, now)]
     store = runs({"m1": rows[0], "m2": STEADY}, {"m1": rows[1], "m2": STEADY})
     text, fails = compared(store, fail_slower=0.02)
@@ -105,7 +105,7 @@ def test_other_changes_of_status_are_listed_and_fail_where_the_case_was_ok(runs,
     assert not compared(store, fail_slower=0.02, allow_missing=True)[1]
 
 
-def test_a_case_that_vanished_fails_unless_it_is_allowed_to(runs):
+def test_a_missing_case_fails_unless_this_is_allowed(runs):
     store = runs({"m1": STEADY, "m2": STEADY, "m3": {"status": "oom"}}, {"m0": STEADY, "m1": STEADY})
     text, fails = compared(store, fail_slower=0.02)
     assert fails
@@ -131,7 +131,7 @@ def test_a_case_that_vanished_fails_unless_it_is_allowed_to(runs):
         (times(1.0495), 0.05, "2 cases may be slower by more than 5 %: unclear"),
     ],
 )
-def test_a_gate_says_first_what_it_cannot_see_and_fails_where_it_is_told_to(runs, new, bound, words):
+def test_a_gate_first_names_what_it_cannot_detect_and_fails_on_request(runs, new, bound, words):
     store = runs({"m1": STEADY, "m2": STEADY}, {"m1": new, "m2": new})
     text, fails = compared(store, fail_slower=bound)
     assert not fails
@@ -141,7 +141,7 @@ def test_a_gate_says_first_what_it_cannot_see_and_fails_where_it_is_told_to(runs
     assert (fails, "FAILS: unclear (--fail-unclear)" in text) == (words != "", words != "")
 
 
-def test_what_was_disturbed_is_marked(runs, tmp_path):
+def test_disturbed_times_are_marked(runs, tmp_path):
     store = runs({"m1": STEADY}, {"m1": {"medians": times(1.2), "disturbed": DISTURBED}})
     line = next(line for line in compared(store)[0].splitlines() if " slower" in line and "ms" in line)
     assert ("~1.20 ms" in line, "~1.00 ms" in line) == (True, False)
@@ -149,14 +149,14 @@ def test_what_was_disturbed_is_marked(runs, tmp_path):
     assert (row["base_disturbed"], row["new_disturbed"]) == ("", DISTURBED)
 
 
-def test_times_stay_where_a_terminal_is_narrow_and_p_goes(runs, monkeypatch):
+def test_a_narrow_terminal_leaves_out_p_and_keeps_the_times(runs, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     text, _ = compared(runs({"m1024n2048k26752/f32/NT": STEADY}, {"m1024n2048k26752/f32/NT": times(1.02, LOOSE)}))
     assert "1.02 ms" in text
     assert "left out to fit: p (Holm)" in text
 
 
-def test_more_cases_than_are_tested_at_a_time_keep_their_own_p_values(runs, tmp_path, monkeypatch):
+def test_more_cases_than_are_tested_at_once_keep_their_own_results(runs, tmp_path, monkeypatch):
     monkeypatch.setattr("kernelmark.bench.compare.cases.CHUNK", 3)
     factors = [1 + i / 10 for i in range(10)]
     store = runs({f"m{i}": STEADY for i in range(10)}, {f"m{i}": times(f) for i, f in enumerate(factors)})
@@ -214,7 +214,7 @@ def test_runs_of_different_machines_or_devices_are_refused(runs, complaint, tmp_
         ("cpus", 3, False),
     ],
 )
-def test_patch_releases_and_a_hundredth_of_the_memory_are_no_other_machine(store, complaint, name, now, alike):
+def test_patch_releases_and_a_hundredth_of_the_memory_make_no_other_machine(store, complaint, name, now, alike):
     system = "Linux-6.8.0-45-generic-x86_64-with-glibc2.36"
     machine = {"memory_bytes": 2**34, "python": "3.11.7", "system": system, "cpus": 2}
     begin(store, "base", machine=machine)
@@ -228,7 +228,7 @@ def test_patch_releases_and_a_hundredth_of_the_memory_are_no_other_machine(store
         assert f"on different machines: {difference}; --anyway" in complaint(lambda: compared(store))
 
 
-def test_what_may_vary_is_named_and_not_refused(runs):
+def test_settings_that_may_differ_are_named_and_not_refused(runs):
     environment = {"versions": {"numpy": "2.4.6"}, "blas": ["openblas"]}
     plan = {"seed": 1, "suites": ["a", "b"], "suite_digests": ["c0", "ff"], "share_gpu": False, "tiles": []}
     store = runs({"m1": STEADY}, {"m1": STEADY}, environment=environment, git_commit="beef", plan=plan)
@@ -254,7 +254,7 @@ def test_other_hosts_and_gpus_of_one_model_are_named_and_not_refused(store):
     assert lines == [f"differs: host: {', '.join(sorted((a, c)))} -> {b}", f"differs: device_uuid: {one} -> {two}"]
 
 
-def test_base_may_lie_in_another_store(runs, tmp_path):
+def test_base_may_be_in_another_store(runs, tmp_path):
     store, other = runs({"m1": STEADY}, {"m1": times(1.05)}), Store(tmp_path / "other.db")
     begin(other, "older")
     add(other, "older", "m1", STEADY)
@@ -264,7 +264,7 @@ def test_base_may_lie_in_another_store(runs, tmp_path):
     other.close()
 
 
-def test_runs_whose_kernels_had_different_tuned_tiles_are_refused_unless_told(store, complaint):
+def test_runs_whose_kernels_had_different_tuned_tiles_are_refused_without_anyway(store, complaint):
     tile = {"kernel": "copy/a.b", "problem": "copy/m3n5/f32", "threads": 1, "tile": "W=2", "run": "r1"}
     begin(store, "base", plan={"tiles": [tile]})
     begin(store, "same", plan={"tiles": [{**tile, "run": "r2"}]})
@@ -287,13 +287,13 @@ def add_variant(store, run_id, problem, times, job="j", kernel="gemm/a.b", **mor
 
 
 def drifting(factor, slope):
-    """Samples of a machine that becomes slower, which both variants of a round see alike."""
+    """Return samples from a machine that becomes slower, equally for both variants of a round."""
     return [factor * 1e-3 * (1 + slope * i) for i in range(12)]
 
 
 @pytest.fixture
 def drifted(store):
-    """In BASE NT takes as long as NN; NEW runs on a machine at half the speed, and there NT takes 1.2 times as long."""
+    """Return a store in which NT takes as long as NN in BASE, and 1.2 times as long in NEW, at half the speed."""
     for run_id, machine, nt in (("base", 1.0, 1.0), ("new", 2.0, 1.2)):
         begin(store, run_id)
         add_variant(store, run_id, NT, drifting(machine * nt, 0.05))
@@ -301,7 +301,7 @@ def drifted(store):
     return store
 
 
-def test_the_change_of_a_pair_is_free_of_what_slowed_both_variants(drifted):
+def test_the_change_of_a_pair_is_free_of_a_slowdown_of_both_variants(drifted):
     ((pair),) = compared_pairs(Side(drifted, "base"), Side(drifted, "new"))
     assert (pair.variant.problem, pair.other.problem) == (NT, NN)
     assert (pair.base.median, pair.new.median) == (pytest.approx(1.0), pytest.approx(1 / 1.2))
@@ -311,12 +311,12 @@ def test_the_change_of_a_pair_is_free_of_what_slowed_both_variants(drifted):
     assert (change["problem"], change["against"], change["ratio"]) == (NT, NN, pytest.approx(1 / 1.2))
 
 
-@pytest.mark.parametrize("apart", [("base",), ("new",), ("base", "new")])
-def test_rows_of_different_jobs_are_no_pair(store, apart):
+@pytest.mark.parametrize("split", [("base",), ("new",), ("base", "new")])
+def test_rows_of_different_jobs_are_no_pair(store, split):
     for run_id in ("base", "new"):
         begin(store, run_id)
         add_variant(store, run_id, NT, drifting(1.0, 0.0), job="j1")
-        add_variant(store, run_id, NN, drifting(1.0, 0.0), job="j2" if run_id in apart else "j1")
+        add_variant(store, run_id, NN, drifting(1.0, 0.0), job="j2" if run_id in split else "j1")
     assert list(compared_pairs(Side(store, "base"), Side(store, "new"))) == []
 
 
@@ -360,11 +360,11 @@ def test_a_pair_has_two_lines_of_a_terminal(drifted, monkeypatch):
     assert re.fullmatch(r"  1\.00x \[.*\] +0\.833x \[.*\] +0\.833x \[.*\] +slower", lines[-1])
 
 
-ODD, FEW = [1.01e-3, 0.98e-3, 1.03e-3, 1.00e-3], [1.10e-3, 1.04e-3]
+FOUR, TWO = [1.01e-3, 0.98e-3, 1.03e-3, 1.00e-3], [1.10e-3, 1.04e-3]
 
 
-@pytest.mark.parametrize(("base", "new"), [(ODD, FEW), (FEW, ODD), (ODD, ODD[::-1]), (FEW, FEW)])
-def test_it_is_scipys_welch_on_the_logarithms(base, new):
+@pytest.mark.parametrize(("base", "new"), [(FOUR, TWO), (TWO, FOUR), (FOUR, FOUR[::-1]), (TWO, TWO)])
+def test_welch_agrees_with_scipy_on_the_logarithms(base, new):
     from scipy.stats import ttest_ind  # here, since each process that collects tests would take a second to import it
 
     ours, theirs = welch([base], [new]), ttest_ind(np.log(new), np.log(base), equal_var=False)
@@ -374,20 +374,20 @@ def test_it_is_scipys_welch_on_the_logarithms(base, new):
     assert (ours.low[0], ours.high[0]) == pytest.approx((math.exp(low), math.exp(high)))
 
 
-def test_cases_with_unlike_numbers_of_processes_are_tested_side_by_side():
-    together, alone = welch([ODD, FEW, ODD], [FEW, ODD, ODD]), welch([FEW], [ODD])
+def test_cases_with_different_numbers_of_processes_are_tested_together_as_alone():
+    together, alone = welch([FOUR, TWO, FOUR], [TWO, FOUR, FOUR]), welch([TWO], [FOUR])
     assert [column[1] for column in together] == [column[0] for column in alone]
 
 
 @pytest.mark.parametrize("bad", [[], [1e-3], [1e-3, math.nan], [1e-3, 0.0], [1e-3, -1e-3], [1e-3, math.inf]])
-def test_what_is_no_sample_of_positive_medians_has_no_p_value(bad):
-    outcome = welch([bad, ODD, ODD], [ODD, bad, ODD])
+def test_fewer_than_two_or_invalid_medians_have_no_p_value(bad):
+    outcome = welch([bad, FOUR, FOUR], [FOUR, bad, FOUR])
     assert np.isnan(outcome.p).tolist() == [True, True, False]
     assert np.isnan(outcome.low).tolist() == [True, True, False]
-    assert math.isnan(welch([bad], [bad]).p[0]), "agreement of what has no scatter is no evidence"
+    assert math.isnan(welch([bad], [bad]).p[0]), "equal medians without scatter are no evidence"
 
 
-def test_medians_without_any_scatter_are_equal_or_certainly_not():
+def test_medians_without_scatter_are_equal_or_certainly_different():
     outcome = welch([[1e-3] * 3] * 2, [[1e-3] * 3, [2e-3] * 3])
     assert outcome.p.tolist() == pytest.approx([1, 0], abs=1e-12)
     assert outcome.low.tolist() == pytest.approx([1, 2])
@@ -420,14 +420,14 @@ def test_the_detectable_difference_is_that_of_students_t_at_the_stated_power():
     assert math.log1p(change) == pytest.approx((student.ppf(0.975, 8) + student.ppf(0.8, 8)) * error)
 
 
-def test_what_has_no_time_in_either_is_counted(runs):
+def test_cases_without_a_time_in_both_runs_are_counted(runs):
     bad = {"status": "unsupported", "reason": "f64"}
     text, _ = compared(runs({"m1": bad, "m2": bad, "m3": STEADY}, {"m1": bad, "m2": bad, "m3": STEADY}))
     assert "no time: 2 unsupported in both" in text
     assert text.endswith("3 cases: 0 slower, 0 faster, 1 same, 0 unclear, 2 untimed")
 
 
-def test_the_worst_stand_first_and_the_rest_is_counted_certain_ones_before_what_may_be_much_slower(runs):
+def test_the_slowest_cases_come_first_certain_ones_before_unclear_ones_and_the_rest_is_counted(runs):
     wild = (1e-3, 9e-3, 2e-3)
     base = {f"m{i}": STEADY for i in range(60)} | {"m60": wild}
     new = {f"m{i}": times(1.1 + i / 100) for i in range(58)} | {"m58": times(0.8), "m59": STEADY, "m60": times(3, wild)}
