@@ -25,7 +25,7 @@ def test_command_keeps_its_options(name: str) -> None:
     assert set(PROMISED["commands"][name]) <= _options(cli.commands[name])
 
 
-def test_columns_keep_their_order_with_new_ones_at_the_end_and_the_registry_its_ids() -> None:
+def test_promised_columns_come_first_in_their_order_and_promised_ids_exist() -> None:
     promised = PROMISED["columns"]
     assert list(COLUMNS[: len(promised)]) == promised
     registry = discover()

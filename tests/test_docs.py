@@ -74,7 +74,7 @@ def test_the_site_builds_without_a_warning(tmp_path, python_in):
     assert (tmp_path / "site" / "columns" / "index.html").is_file()
 
 
-def test_every_column_is_described_in_its_place_with_the_unit_of_its_name():
+def test_every_column_is_described_in_order_with_the_unit_of_its_name():
     rows = table("columns.md", "column", "unit", "meaning", "empty")
     assert [row[0] for row in rows] == list(COLUMNS)
     assert all(meaning and empty for _, _, meaning, empty in rows)
@@ -100,7 +100,7 @@ def test_every_suite_is_named_once():
     assert sorted(named) == [row.suite for row in listing.suites()]
 
 
-def test_every_status_is_described_in_its_own_words_and_every_exit_code():
+def test_every_status_and_every_exit_code_is_described():
     rows = table("statuses.md", "status", "what happened", "goes against the kernel")
     assert [(name, meaning) for name, meaning, _ in rows] == [(status, status.meaning) for status in Status]
     assert {name for name, _, against in rows if against == "yes"} == AGAINST
@@ -108,14 +108,14 @@ def test_every_status_is_described_in_its_own_words_and_every_exit_code():
     assert [int(row[0].partition(",")[0]) for row in table("statuses.md", "code", "meaning")] == list(codes)
 
 
-def test_every_mode_is_explained_and_one_that_a_row_can_have():
+def test_every_mode_is_listed_and_every_timed_one_is_explained():
     (modes,) = (row[2] for row in table("columns.md", "column", "unit") if row[0] == "mode")
     assert set(re.findall(r"\w+", modes)) >= set(Mode)
     for page in (DOCS / "measurement.md", DOCS / "glossary.md"):
         assert [mode for mode in TIMED if f"`{mode}`" not in page.read_text()] == [], page
 
 
-def test_every_variable_that_is_read_is_named():
+def test_every_environment_variable_that_is_read_is_documented():
     read = re.compile(r'environ(?:\.get|\.setdefault)?[(\[]"([A-Z_]+)"')
     files = [file for folder in ("bench", "kernels") for file in (ROOT / folder).rglob("*.py")]
     variables = {name for file in files for name in read.findall(file.read_text())}
@@ -128,7 +128,7 @@ def test_every_extra_is_described():
     assert named - {"(none)", "docs"} == set(project["optional-dependencies"]) - {"docs"}
 
 
-def test_every_file_and_folder_that_contributing_names_exists_and_it_has_every_command_of_make():
+def test_every_path_in_contributing_exists_and_every_target_of_make_is_listed():
     named = re.findall(r"`((?:bench|kernels|cuda|tests|tools|docs)/[^`\s]*)`", (ROOT / "CONTRIBUTING.md").read_text())
     assert len(named) > 40
     assert [path for path in named if not any(ROOT.glob(path.rstrip("/")))] == []
@@ -146,7 +146,7 @@ def is_id(registry, text):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_ids_on_a_page_are_ids(page):
+def test_the_ids_on_a_page_are_valid(page):
     registry = discover()
     ops = "|".join(registry.operations)
     words = re.findall(rf"(?<![\w/.])((?:{ops})/[^\s`'\"|)\]]+)", page.read_text())
@@ -184,11 +184,11 @@ CHANGES = (
     ("beta == 0.0f ? alpha * sum : alpha * sum + beta * *c", "alpha * sum + beta * *c"),
     ("b += blockIdx.z * stride_b", "b += blockIdx.z * k * n"),
 )
-LEFT = [pytest.param(*change, marks=pytest.mark.long) for change in CHANGES[1:]]
+LONG = [pytest.param(*change, marks=pytest.mark.long) for change in CHANGES[1:]]
 
 
-@pytest.mark.parametrize(("right", "wrong"), [CHANGES[0], *LEFT])
-def test_a_product_that_forgets_padding_beta_or_batch_is_found_out(kernel, registry, tmp_path, right, wrong):
+@pytest.mark.parametrize(("right", "wrong"), [CHANGES[0], *LONG])
+def test_a_product_that_ignores_padding_beta_or_batch_is_detected(kernel, registry, tmp_path, right, wrong):
     text = (tmp_path / "product.cu").read_text()
     assert right in text
     (tmp_path / "broken.cu").write_text(text.replace(right, wrong))
@@ -203,7 +203,7 @@ def test_a_product_of_more_blocks_than_a_grid_has_is_unsupported(kernel, registr
 
 @pytest.fixture
 def extended(tmp_path, python_in):
-    """Apply a section of the page, by its heading, to a copy of the source tree; run its commands; return the rows."""
+    """Return a function that applies a section to a copy of the source tree, runs its commands, and returns rows."""
 
     def run(*words):
         done = python_in(tmp_path, "-m", "kernelmark", *words)
@@ -239,7 +239,7 @@ def test_an_operation_of_a_plug_in_is_verified_timed_and_compared(extended):
 
 
 @pytest.mark.long
-def test_a_figure_is_drawn_and_on_the_page(extended, tmp_path):
+def test_a_new_figure_is_drawn_and_on_the_page(extended, tmp_path):
     extended("Add a figure")
     report = tmp_path / "out" / "report"
     assert {path.suffix for path in (report / "figures").glob("setup-gemm.*")} == {".svg", ".pdf"}
@@ -247,7 +247,7 @@ def test_a_figure_is_drawn_and_on_the_page(extended, tmp_path):
 
 
 @pytest.mark.long
-def test_a_column_reaches_csv_and_a_store_of_the_version_before(extended, kernelmark, tmp_path):
+def test_a_new_column_is_in_the_csv_and_in_a_store_of_the_previous_version(extended, kernelmark, tmp_path):
     assert kernelmark("run", "gemm/m8n8k8/f32/NT", "--kernels", "*/numpy.matmul", "--no-ceilings").returncode == 0
     stored = extended("Add a column or a metric")
     rows = csv_rows(tmp_path / "rows.csv")
@@ -257,7 +257,7 @@ def test_a_column_reaches_csv_and_a_store_of_the_version_before(extended, kernel
 
 
 @pytest.mark.long
-def test_a_mode_times_rows_of_its_own(extended, python_in, tmp_path):
+def test_a_new_mode_has_timed_rows_and_a_description(extended, python_in, tmp_path):
     assert {(row["mode"], row["status"]) for row in extended("Add a mode")} == {("evicted", "ok")}
     assert python_in(tmp_path, "-m", "kernelmark", "report", "--out", "report").returncode == 0
     assert "In evicted mode all caches are emptied" in (tmp_path / "report" / "method.txt").read_text()

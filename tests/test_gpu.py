@@ -1,4 +1,4 @@
-"""Tests that need a GPU: every CUDA kernel is right with both launchers. Elsewhere they are skipped with the reason."""
+"""Tests that need a GPU: every CUDA kernel is right with both launchers. Without one, they are skipped."""
 
 from collections.abc import Iterable
 from itertools import product
@@ -32,15 +32,15 @@ def _gemms(
 
 RAGGED = ((1, 1, 1), (31, 33, 17))
 GEMMS = _gemms((*RAGGED, (128, 64, 96)), ("", "/beta1", "/alpha-0.5/beta2", "/batch3", "/lda+3/ldb+1/ldc+2"))
-#: Ragged for every tile, and with rows that TMA and 16-byte accesses can take; more tiles than a wave has.
+#: Sizes that are ragged for every tile, with rows for TMA and 16-byte accesses; the second has more tiles than a wave.
 ALIGNED = ((264, 136, 200), (1928, 2184, 328))
 ALIGNED_GEMMS = _gemms(ALIGNED, ("", "/alpha-0.5/beta2", "/batch3", "/lda+8/ldb+16/ldc+24"))
-#: The same for FP8, whose rows are half as long.
+#: The same for FP8, whose rows have half as many bytes.
 HALF = ((264, 136, 208), (1928, 2184, 336))
 FP8_GEMMS = _gemms(HALF, ("", "/alpha-0.5/beta2", "/batch3", "/lda+16/ldb+32/ldc+24"), ("NT",))
-#: And for 8-bit integers, which are not scaled, beside some of which no row begins at 16 bytes.
+#: The same for 8-bit integers, without factors, and sizes whose rows do not begin at multiples of 16 bytes.
 INT8_GEMMS = _gemms((*RAGGED, *HALF), ("", "/batch3", "/lda+16/ldb+32/ldc+24"), ("NT",))
-#: The same with scales, whose blocks end early.
+#: The FP8 products with scales, whose last blocks are partial.
 SCALED_GEMMS = tuple(f"{problem}/scale-blocks" for problem in FP8_GEMMS)
 GROUPS = ("NT/groups1-equal", "NN/alpha-0.5/beta2/groups7-skewed", "NT/lda+8/ldb+16/ldc+24/groups40-equal")
 GROUPED_GEMMS = _gemms(((1, 8, 8), (31, 40, 24), ALIGNED[1]), GROUPS, ("",))
@@ -60,8 +60,8 @@ FFTS = tuple(
     for b, h, w in ((1, 1, 8), (33, 1, 64), (5, 1, 1000), (7, 16, 16), (65, 32, 32), (3, 15, 34))
     for kind in ("r2c", "c2r", "c2c", "c2c/inverse")
 )
-#: Ragged with every option; what Winograd, FFT and tensor cores take; several waves of tiles; few channels; depthwise;
-#: strides and padding of one side by the TMA.
+#: Ragged with every option; for Winograd, FFT and tensor cores; several waves of tiles; few channels; depthwise;
+#: strides and one-sided padding by the TMA.
 CONVOLUTIONS = tuple(
     f"conv/{sizes}/{{dtype}}/{layout}/{direction}{options}"
     for sizes, options in (

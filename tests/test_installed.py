@@ -23,7 +23,7 @@ packaging = pytest.importorskip("packaging.requirements", exc_type=ImportError)
 NT = "gemm/m8n8k8/f32/NT"
 QUICK = ("--mode", "hot", "--no-ceilings", "--max-time", "0.02", "--db", "r.db")
 MINE = ("--kernels", "gemm/mine.*", "--kernels", "gemm/numpy.matmul")
-#: A project that has its own packages of our folders' names, and whose tests and plug-in use them.
+#: A project with its own packages of our folders' names, which its tests and its plug-in use.
 PROJECT = {
     "bench/__init__.py": "def two():\n    return 2\n",
     "bench/test_two.py": "from bench import two\n\n\ndef test_two():\n    assert two() == 2\n",
@@ -76,7 +76,7 @@ OTHERS = {"bench.py": "MINE = True", "kernels/__init__.py": "MINE = True"}
 
 
 class Installed:
-    """A fresh environment with kernelmark in it, and a project beside it."""
+    """A new environment with kernelmark in it, and a project."""
 
     def __init__(self, folder: Path) -> None:
         self.project, self._bin = folder / "project", folder / "env" / "bin"
@@ -84,7 +84,7 @@ class Installed:
         write_files(self.project, PROJECT)
 
     def run(self, *words: str, folder: Path | None = None) -> str:
-        """Run a program of the environment in the project's folder, or another. It has to end well; its output."""
+        """Run a program of the environment in the project's folder, or another; return its output. It must succeed."""
         path = f"{self._bin}:{os.environ['PATH']}"
         env = {"PATH": path, "XDG_DATA_HOME": str(self.project / "data"), "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
         settings = {name: value for name, value in os.environ.items() if not name.startswith(DROPPED)} | env
@@ -94,7 +94,7 @@ class Installed:
         return done.stdout
 
 
-#: What this session sets for its own tests, and a user's environment has not.
+#: Beginnings of variables that this session sets for its tests, and that a user's environment does not have.
 DROPPED = ("OPENBLAS_THREAD_TIMEOUT", "GOMP_SPINCOUNT", "PYTHONPATH", "PYTEST_", "CI")
 
 
@@ -133,7 +133,7 @@ def requirements(extras: set[str]) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def installed(built: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """An environment with the core's dependencies, those of a few extras, and no others; links stand for them."""
+    """Return an environment with links to the dependencies of the core and of three extras, and to no others."""
     folder = tmp_path_factory.mktemp("installed")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
     made = Installed(folder)
@@ -151,7 +151,7 @@ def installed(built: Callable[[str], Path], tmp_path_factory: pytest.TempPathFac
     return made
 
 
-def test_one_name_is_installed_and_nothing_of_others_changes(installed: Installed) -> None:
+def test_only_one_package_is_installed_and_those_of_others_are_unchanged(installed: Installed) -> None:
     (info,) = installed.site.glob("kernelmark-*.dist-info")
     owned = {line.partition("/")[0] for line in (info / "RECORD").read_text().splitlines() if line[:2] != ".."}
     assert owned == {"kernelmark", info.name}
@@ -188,9 +188,9 @@ def test_the_command_lists_measures_and_reports(installed: Installed) -> None:
 
 @pytest.fixture
 def journey(installed: Installed, tmp_path: Path) -> Callable[..., Path]:
-    """Run a script of tests/journeys with the installed commands in a folder of its own, and return the folder.
+    """Return a function that runs a script of tests/journeys with the installed commands, and returns its folder.
 
-    The folder has nothing but the files that a page shows.
+    At first, the folder has only the files that a page shows.
     """
 
     def of(name: str, page: str = "") -> Path:
@@ -224,7 +224,7 @@ def test_an_engineer_gets_from_the_docs_to_the_profile_of_a_cuda_kernel(journey:
     inspected = valid((folder / "inspect.json").read_text(), "inspect")
     assert [row["tunables"] for row in inspected] == ['{"ROWS":8}', '{"ROWS":4}', '{"ROWS":16}']
     total = valid((folder / "profile.json").read_text(), "profile")["counts"]["total"]
-    assert (total["loads"], total["stores"]) == ({"global 4": 33 * 3},) * 2  # three warps to a row of 70
+    assert (total["loads"], total["stores"]) == ({"global 4": 33 * 3},) * 2  # three warps per row of 70 elements
     assert total["active_lanes"] == 2 * 33 * 70
 
 
@@ -240,7 +240,7 @@ def test_a_maintainer_s_gates_pass_and_fail(journey: Callable[..., Path]) -> Non
     )
 
 
-def test_every_file_that_is_used_travels(built: Callable[[str], Path]) -> None:
+def test_the_wheel_and_the_sdist_have_every_file_that_is_used(built: Callable[[str], Path]) -> None:
     listed = subprocess.run(["git", "ls-files", "bench", "kernels", "cuda"], cwd=ROOT, capture_output=True, text=True)
     ours = {f"kernelmark/{name}" for name in listed.stdout.splitlines()}
     ours |= {f"kernelmark/{path.name}" for path in (ROOT / "kernelmark").glob("*.py")}
@@ -275,7 +275,7 @@ for name, module in list(sys.modules.items()):
     if getattr(module, "__file__", None) and name != "__main__":
         names[os.path.realpath(module.__file__)].add(module.__spec__.name if module.__spec__ else name)
 print(len([file for file in names if file.startswith(os.getcwd() + os.sep)]))
-print(sorted(map(sorted, (found for file, found in names.items() if file.startswith(os.getcwd()) and len(found) > 1))))
+print(sorted(map(sorted, (both for file, both in names.items() if file.startswith(os.getcwd()) and len(both) > 1))))
 print(sorted({"bench", "kernels"} & set(sys.modules)))
 """
 

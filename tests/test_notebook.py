@@ -29,7 +29,7 @@ def home(tmp_path, monkeypatch):
 
 
 def run_cells(text, names):
-    """Execute the cells of a page as a notebook does, whose sources Python finds by names that are no files."""
+    """Execute the cells of a page as a notebook does, which registers their sources under names that are not files."""
     for number, cell in enumerate(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)):
         file = f"<cell {number}>"
         linecache.cache[file] = len(cell), None, cell.splitlines(keepends=True), file
@@ -47,7 +47,7 @@ def test_the_cells_of_the_page_run(capsys):
     assert "gemm/mine.transposed over gemm/numpy.matmul" in printed
 
 
-def test_an_imported_function_that_is_wrong_has_a_row_that_is(home, monkeypatch):
+def test_a_wrong_function_of_a_module_has_a_wrong_row(home, monkeypatch):
     (home / "own_kernels.py").write_text("def still(problem, x):\n    return lambda: None\n")
     monkeypatch.syspath_prepend(str(home))
     row = kernelmark.measure(NT, __import__("own_kernels").still, **QUICK)
@@ -90,13 +90,13 @@ def uses_array(problem, x):
     ],
 )
 @pytest.mark.usefixtures("home")
-def test_what_no_worker_could_measure_is_refused_in_a_line(complaint, monkeypatch, fn, options, refusal):
-    for each in {fn, twice} - {np.matmul}:  # which none can change
+def test_functions_that_no_worker_can_measure_and_bad_options_are_refused(complaint, monkeypatch, fn, options, refusal):
+    for each in {fn, twice} - {np.matmul}:  # its module cannot be changed
         monkeypatch.setattr(each, "__module__", "__main__")
     assert re.search(refusal, complaint(lambda: kernelmark.measure(NT, fn, **options)))
 
 
-def test_the_source_of_a_cell_s_function_brings_what_it_names(monkeypatch):
+def test_the_source_of_a_cell_s_function_includes_the_names_that_it_uses(monkeypatch):
     for fn in (of_cell, twice):
         monkeypatch.setattr(fn, "__module__", "__main__")
     names = {}

@@ -20,7 +20,7 @@ def bench(python_in, tmp_path):
 @pytest.fixture(scope="module")
 def session(tmp_path_factory, python_in):
     folder = tmp_path_factory.mktemp("session")
-    shutil.copy(ADVERSARIES, folder / "wrong.py")  # pytest takes the common folder of its words for its root
+    shutil.copy(ADVERSARIES, folder / "wrong.py")  # pytest's root is the common folder of its arguments
     kernels = ("gemm/numpy.matmul", "gemm/scipy.sgemm", "gemm/scipy.dgemm", "gemm/test.zeros")
     selection = [word for kernel in kernels for word in ("--km-kernels", kernel)]
     files = ("--km-csv", "deep/rows.csv", "--benchmark-json", "b.json")
@@ -29,7 +29,7 @@ def session(tmp_path_factory, python_in):
     return folder, done, {b["extra_info"]["kernel"]: b for b in benchmarks}
 
 
-def test_a_wrong_kernel_is_a_failed_test_with_its_reason_one_that_cannot_is_a_skip_and_the_others_pass(session):
+def test_a_wrong_kernel_fails_with_its_reason_an_unsupported_one_is_skipped_and_others_pass(session):
     _, done, _ = session
     assert done.returncode == 1
     expected = {"gemm/numpy.matmul": "PASSED", "gemm/scipy.sgemm": "PASSED", "gemm/test.zeros": "FAILED"}
@@ -41,7 +41,7 @@ def test_a_wrong_kernel_is_a_failed_test_with_its_reason_one_that_cannot_is_a_sk
     assert "1 skipped" in done.stdout
 
 
-def test_only_right_kernels_have_a_benchmark_whose_statistics_are_those_of_the_devices_samples(session):
+def test_only_right_kernels_have_a_benchmark_with_the_statistics_of_their_samples(session):
     assert set(session[2]) == {"gemm/numpy.matmul", "gemm/scipy.sgemm"}
     for benchmark in session[2].values():
         stats, row = benchmark["stats"], benchmark["extra_info"]
@@ -52,7 +52,7 @@ def test_only_right_kernels_have_a_benchmark_whose_statistics_are_those_of_the_d
         assert stats["iterations"] == 1
 
 
-def test_extra_info_is_the_row_params_are_plain_and_group_and_clock_are_named(session):
+def test_extra_info_is_the_row_and_params_group_and_timer_identify_the_case(session):
     row = session[2]["gemm/scipy.sgemm"]["extra_info"]
     assert (row["problem"], row["status"], row["mode"]) == (NT, "ok", "cold")
     assert row["gflop_per_s"] == pytest.approx(2 * 8**3 / row["time_s_median"] / 1e9)
@@ -99,7 +99,7 @@ def test_a_median_that_is_slower_than_the_compared_one_fails_the_session(session
 @pytest.mark.parametrize(
     "compare", ["--benchmark-compare=0007", pytest.param("--benchmark-autosave", marks=pytest.mark.long)]
 )
-def test_a_comparison_with_nothing_is_refused_before_anything_is_measured(bench, tmp_path, compare):
+def test_a_comparison_without_an_earlier_session_is_refused_before_anything_is_measured(bench, tmp_path, compare):
     done = bench("--km-suite", NT, compare, "--benchmark-compare-fail=median:5%", "--km-db", "none.db")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "--benchmark-compare-fail: needs --benchmark-compare and an earlier session" in done.stdout + done.stderr
@@ -136,7 +136,7 @@ def test_plain_pytest_collects_no_benchmark(python_in, tmp_path):
         pytest.param(("--km-suite", NT, "--km-db", "file/x.db"), "cannot be used as a store", marks=pytest.mark.long),
     ],
 )
-def test_bad_usage_is_told_in_one_line_without_a_traceback(bench, tmp_path, words, refusal):
+def test_bad_usage_is_refused_in_one_line_without_a_traceback(bench, tmp_path, words, refusal):
     (tmp_path / "file").write_text("")
     done = bench(*words)
     text = done.stdout + done.stderr
@@ -165,7 +165,7 @@ def test_kernelmark_is_inert_in_another_projects_tests(python_in, tmp_path):
     assert "kernelmark run" not in done.stdout
 
 
-def test_a_kernel_that_takes_its_process_along_fails_its_own_item_alone(bench):
+def test_a_kernel_that_crashes_its_worker_fails_only_its_own_item(bench):
     words = ("--km-suite", "copy/m8n8/f32", "--km-plugin", FAULTS, "--km-kernels", "copy/bad.aborts")
     done = bench(*words, "--km-kernels", "copy/numpy.copyto", "--km-no-ceilings")
     assert "1 failed, 1 passed" in done.stdout
@@ -173,7 +173,7 @@ def test_a_kernel_that_takes_its_process_along_fails_its_own_item_alone(bench):
 
 
 @pytest.mark.long
-def test_items_of_variants_share_a_job_of_those_that_are_left(bench, tmp_path):
+def test_selected_items_of_variants_share_a_job(bench, tmp_path):
     axes = "layout = ['NT', 'NN']\npoints = [[8, 8, 8]]\ntogether = ['layout']\n"
     (tmp_path / "s.toml").write_text(f"[[sweep]]\nop = 'gemm'\ndtype = 'f32'\n{axes}")
     assert bench("--km-suite", "s.toml", "--km-kernels", "gemm/numpy.*", "-k", "not tnn").returncode == 0
@@ -189,9 +189,7 @@ def test_k_selects_contenders_and_their_baseline_is_measured_without_an_item(ben
     assert rows["gemm/scipy.sgemm"].speedup > 0
 
 
-def test_without_pygal_histograms_are_refused_in_a_line_and_only_foreign_benchmarks_are_in_the_other_table(
-    bench, tmp_path
-):
+def test_without_pygal_a_line_names_the_remedy_and_the_other_table_has_only_foreign_benchmarks(bench, tmp_path):
     (tmp_path / "test_own.py").write_text("def test_mine(benchmark):\n    benchmark(sum, [1])\n")
     (tmp_path / "no_pygal.py").write_text("import sys\nsys.modules['pygal'] = None\n")
     selection = ("--km-suite", NT, "--km-kernels", "gemm/numpy.matmul", "--km-no-ceilings")
@@ -207,7 +205,7 @@ def test_without_pygal_histograms_are_refused_in_a_line_and_only_foreign_benchma
 
 
 @pytest.mark.long
-def test_histograms_are_drawn_beside_the_table_that_they_belong_to(bench, tmp_path):
+def test_histograms_are_drawn_together_with_their_table(bench, tmp_path):
     pytest.importorskip("pygal")
     selection = ("--km-suite", NT, "--km-kernels", "gemm/numpy.matmul", "--km-no-ceilings")
     done = bench(*selection, "--benchmark-histogram=out/h", "--benchmark-group-by=param:kernel")
@@ -245,7 +243,7 @@ def test_tables_are_shown_as_far_as_they_fit_into_sixty_lines_of_120_columns(tab
 
 
 @pytest.mark.long
-def test_a_kernel_with_a_tile_is_an_item_of_its_own(bench):
+def test_a_kernel_with_a_tile_has_its_own_item(bench):
     kernels = ("copy/numba.streaming", "copy/numba.streaming@LINES=2")
     selection = [word for kernel in kernels for word in ("--km-kernels", kernel)]
     done = bench("--km-suite", "copy/m64n512/f32", *selection)

@@ -52,7 +52,7 @@ def output(tmp_path, python_in):
 
 
 @pytest.mark.parametrize("processes", [(), ("-n", "2")])
-def test_the_short_run_leaves_out_what_is_marked_long_and_prints_each_reason_once(output, processes):
+def test_the_short_run_leaves_out_long_tests_and_prints_each_reason_once(output, processes):
     lines = output(*processes)
     assert "make test-all runs 1 more tests" in lines
     assert lines[-1].startswith("1 passed, 4 skipped")
@@ -62,7 +62,7 @@ def test_the_short_run_leaves_out_what_is_marked_long_and_prints_each_reason_onc
 @pytest.mark.parametrize(
     "words", [("--all", "-n", "2"), ("test_all_kinds.py::test_short", "test_all_kinds.py::test_long")]
 )
-def test_all_tests_run_when_asked_for_and_a_test_by_its_name(output, words):
+def test_long_tests_run_with_all_and_by_their_names(output, words):
     lines = output(*words)
     assert lines[-1].startswith("2 passed")
     assert not [line for line in lines if "make test-all" in line]

@@ -38,14 +38,14 @@ def _row(median_s: float, **others: Any) -> Measurement:
 
 
 @pytest.mark.parametrize(
-    ("found_us", "holds"),
+    ("measured_us", "holds"),
     [
         ((20.3, 50.0, 100.0, 200.9, 502.4, 1991.0, 20099.0), [True] * 7),
         ((20.31, 49.7, 100.6, 201.1, 502.6, 1989.0, 20101.0), [False] * 7),
     ],
 )
-def test_a_duration_may_be_half_a_per_cent_shorter_and_longer_by_that_or_the_cost_of_a_call(found_us, holds):
-    rows = [_row(time_us * 1e-6) for time_us in (0.04, *found_us)]
+def test_a_duration_may_be_half_a_per_cent_off_or_longer_by_the_cost_of_a_call(measured_us, holds):
+    rows = [_row(time_us * 1e-6) for time_us in (0.04, *measured_us)]
     findings = list(durations.judge(rows, dict.fromkeys(durations.DURATIONS_US, 300.0001e-9), "quiet"))
     assert [finding.holds for finding in findings] == holds
     assert findings[0].check == "durations: 20 us, quiet"
@@ -59,14 +59,14 @@ def test_a_duration_that_was_not_timed_misses_its_bound():
     assert (finding.found, finding.bound, finding.holds) == ("crashed: SIGSEGV", "a time", False)
 
 
-def test_a_processor_without_a_counter_cannot_be_tested_and_misses_nothing(monkeypatch):
+def test_a_processor_without_a_counter_is_not_testable_and_misses_no_bound(monkeypatch):
     monkeypatch.setattr(durations, "counter_missing", lambda: "no counter")
     assert next(durations.check(lambda: None)) == Finding("durations", "not testable here", "no counter", None)
 
 
 @pytest.mark.long
 @pytest.mark.skipif(counter_missing() is not None, reason=str(counter_missing()))
-def test_a_compiled_kernel_that_spins_is_right_and_timed_in_quiet_and_beside_a_neighbour(monkeypatch):
+def test_a_compiled_kernel_that_spins_is_timed_in_quiet_and_with_a_neighbour(monkeypatch):
     monkeypatch.setattr(durations, "DURATIONS_US", (0, 20))
     monkeypatch.setattr(durations, "FEWEST", 3)
     monkeypatch.setattr(durations, "MOST", 3)
@@ -79,8 +79,8 @@ def test_a_compiled_kernel_that_spins_is_right_and_timed_in_quiet_and_beside_a_n
     assert "in a batch" in findings["durations: a call that does nothing"].found
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system pins no processes")
-def test_a_neighbour_is_on_the_same_core_and_the_affinity_is_given_back():
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system cannot pin processes")
+def test_a_neighbour_is_on_the_same_core_and_the_affinity_is_restored():
     before = os.sched_getaffinity(0)
     with pinned(), Neighbour() as neighbour:
         assert len(os.sched_getaffinity(0)) == 1
@@ -89,7 +89,7 @@ def test_a_neighbour_is_on_the_same_core_and_the_affinity_is_given_back():
     assert 0 <= neighbour.share <= 1
 
 
-#: The modes of each habit on each operation, without the habits that are also in `adversaries.EXPECTED`.
+#: By habit and operation, the names of the habit in each mode; those in `adversaries.EXPECTED` are left out.
 MODES = {
     name: [habit for habit in adversaries.HABITS if habit.startswith(f"{name} ")]
     for name in dict.fromkeys(habit.rpartition(" ")[0] for habit in adversaries.HABITS)
@@ -102,7 +102,7 @@ CHEATS += [(("habits", modes[i % len(modes)]), [pytest.mark.long]) for i, modes 
 
 
 @pytest.mark.parametrize(("check", "cheat"), [pytest.param(*cheat, marks=marks) for cheat, marks in CHEATS])
-def test_a_cheat_is_caught_and_the_honest_product_beside_it_is_not_harmed(check, cheat, monkeypatch):
+def test_a_cheat_is_caught_and_the_honest_product_is_not_accused(check, cheat, monkeypatch):
     monkeypatch.setattr(adversaries, "cheats", lambda check, cheats=adversaries.cheats: {cheat: cheats(check)[cheat]})
     (finding,) = adversaries.run(check, lambda: None)
     if not finding.holds:  # one draw in a hundred may miss it; two more must not
@@ -120,7 +120,7 @@ def test_a_cheat_is_caught_and_the_honest_product_beside_it_is_not_harmed(check,
         ("wrong", "wrong", [], False),
     ],
 )
-def test_a_cheat_is_caught_by_its_status_without_a_time_beside_an_honest_product(honest, status, samples, holds):
+def test_a_cheat_is_caught_if_it_has_a_status_and_no_time_and_the_honest_product_is_ok(honest, status, samples, holds):
     cheat = Measurement(kernel="k", status=status, reason="why", samples=samples)
     finding = adversaries.caught("adversaries: in_set_up", Measurement(kernel="h", status=honest), cheat, ("wrong",))
     assert (finding.check, finding.bound, finding.holds) == ("adversaries: in set up", "wrong", holds)
@@ -140,7 +140,7 @@ def test_the_spread_of_a_ratio_is_its_standard_deviation_over_processes(values, 
     assert finding.holds is holds
 
 
-def test_cold_against_hot_is_the_ratio_of_both_turns():
+def test_cold_against_hot_is_the_ratio_of_the_means_of_both_turns():
     text = "2.00 times slower (4e+06 us, hot 2e+06 us)"
     expected = Finding("cold: a copy of 1 MB, cold against hot", text, "at least 2", True)
     assert known_ratios.slower([3.0, 5.0], [2.0, 2.0]) == expected
@@ -167,7 +167,7 @@ def test_coverage_counts_intervals_with_the_grand_median_and_spread_is_the_coeff
 QUIET = [1.00, 1.01, 0.99, 1.005, 0.995]
 
 
-def test_false_alarms_are_pairs_that_differ_and_of_planted_slowdowns_only_slower_counts():
+def test_false_alarms_are_pairs_that_differ_and_planted_slowdowns_must_be_slower():
     base = [times(1, QUIET)] * 4
     finding = repeats.false_alarms(base, [times(f, QUIET) for f in (1.001, 0.999, 1, 1.05)])
     assert finding.found == "25 % (1 of 4 pairs)"
@@ -202,7 +202,7 @@ def test_the_kernel_that_spins_on_a_gpu_compiles_without_spills(arch):
     assert (used.spill_bytes, used.stack_bytes) == (0, 0)
 
 
-def test_the_quick_look_names_what_it_leaves_out(fake):
+def test_quick_names_the_checks_that_it_leaves_out(fake):
     fake(Finding("durations: x", "1", "2", True))
     done = CliRunner().invoke(selftest, ["--quick"])
     assert done.exit_code == 0
@@ -212,21 +212,21 @@ def test_the_quick_look_names_what_it_leaves_out(fake):
 
 
 @pytest.mark.parametrize(("holds", "status"), [(True, 0), (None, 0), (False, 1)])
-def test_the_exit_status_says_whether_every_bound_holds(fake, holds, status):
+def test_the_exit_status_is_1_if_a_bound_does_not_hold(fake, holds, status):
     fake(Finding("durations: x", "1", "2", holds))
     done = CliRunner().invoke(selftest, ["--only", "durations", "--json"])
     assert done.exit_code == status
-    said = valid(done.stdout, "selftest")
-    assert said["findings"] == [{"check": "durations: x", "found": "1", "bound": "2", "holds": holds}]
-    assert said["left_out"] == [name for name in checks.NAMES if name != "durations"]
+    document = valid(done.stdout, "selftest")
+    assert document["findings"] == [{"check": "durations: x", "found": "1", "bound": "2", "holds": holds}]
+    assert document["left_out"] == [name for name in checks.NAMES if name != "durations"]
 
 
-def test_only_one_of_the_checks_that_share_runs_is_shown(fake):
+def test_of_checks_that_share_runs_only_the_chosen_one_is_shown(fake):
     fake(Finding("coverage: x", "1", "2", True), Finding("spread: x", "1", "2", True))
     assert [f.name for f in checks.run(("spread",), lambda: None)] == ["spread"]
 
 
-def test_the_table_has_a_row_a_finding_wraps_its_reason_and_marks_what_misses_its_bound(monkeypatch):
+def test_the_table_has_a_row_per_finding_wraps_reasons_and_marks_missed_bounds(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     reason, other = Finding("a: b", "long " * 50, "c", False), Finding("d", "e", "f", None)
     lines = table([reason, other]).splitlines()
@@ -298,7 +298,7 @@ def test_a_late_host_is_not_taken_for_work_that_the_events_miss(seen, holds, mon
     assert clocks.judge("cuFFT", {"event_s": event_s, "wall_s": wall_s}).holds is holds
 
 
-def test_work_that_the_devices_clock_does_not_see_disagrees(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_the_devices_clock_misses_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     discover((FAKE,))
     monkeypatch.setattr(clocks, "WAYS", {"fake": LaunchWay("copy/fake.noop", length_s=0.125)})
     (reply,) = clocks.replies(["fake"])
@@ -318,7 +318,7 @@ def test_every_way_is_a_kernel_that_takes_its_problem_and_is_missing_without_a_g
 MEMBERS = [member for family in wrong.FAMILIES for member in family.members]
 
 
-def test_every_operation_and_at_least_sixty_ideas_are_there():
+def test_wrong_results_cover_every_operation_and_at_least_sixty_ideas():
     assert {member.problem.partition("/")[0] for member in MEMBERS} == set(discover().operations)
     assert len({(member.name, member.problem.partition("/")[0], member.numerics) for member in MEMBERS}) >= 60
 
@@ -329,7 +329,7 @@ LATER = (wrong.GROUPS, wrong.SCALES, wrong.ARITHMETIC, wrong.CONV)
 @pytest.mark.parametrize(
     "family", [pytest.param(family, marks=[pytest.mark.long] * (family in LATER)) for family in wrong.FAMILIES]
 )
-def test_each_wrong_result_is_seen_on_a_draw(family):
+def test_each_wrong_result_is_detected_on_a_draw(family):
     findings = list(library.trial((family,), lambda: None, 1))
     assert len(findings) == len(family.members)
     assert [finding for finding in findings if finding.holds is False] == []

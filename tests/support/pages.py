@@ -35,8 +35,8 @@ part = "forward"
 points = [[1, 3, 9, 9, 4, 3, 3], [1, 3, 9, 9, 4, 1, 1]]
 along = "r"
 """
-#: Selects one or two kernels of each operation, so that pages need not wait for all kernels.
-FEW = " ".join(
+#: Selects one or two kernels of each operation, so that pages do not wait for all kernels.
+SELECTED = " ".join(
     f"--kernels '*/{name}'"
     for name in (
         *("numpy.matmul", "numpy.widened", "numpy.grouped", "numpy.copyto", "numpy.out", "numba.serial"),
@@ -75,9 +75,9 @@ SMALLER = {
 }
 FAST = ("--km-max-time 0.01", "--km-no-ceilings")
 #: Options that tests add to a command that lacks them, by the command's first words.
-BESIDES = {
-    "kernelmark run ": ("--mode hot", "--max-time 0.01", "--no-ceilings", FEW),
-    "kernelmark verify": (FEW,),
+ADDED = {
+    "kernelmark run ": ("--mode hot", "--max-time 0.01", "--no-ceilings", SELECTED),
+    "kernelmark verify": (SELECTED,),
     "kernelmark watch": ("--once",),
     "kernelmark tune": ("--budget 8", "--max-time 0.01", "--processes 2", "--spread 0", "--no-ceilings"),
     "pytest": ("--km-suite small.toml", "--km-kernels '*/numpy.matmul'", "--km-mode hot", *FAST),
@@ -102,9 +102,9 @@ def reduced(command):
     if HELPED.match(command):
         return [*shlex.split(command), "--help"]
     command = REPLACED.get(command, command)
-    besides = [option for first, options in BESIDES.items() if command.startswith(first) for option in options]
+    besides = [option for first, options in ADDED.items() if command.startswith(first) for option in options]
     missing = [option for option in besides if option.split()[0] not in command]
-    mine = ["--kernels '*/mine.*'"] * ("--plugin " in command and FEW in missing)
+    mine = ["--kernels '*/mine.*'"] * ("--plugin " in command and SELECTED in missing)
     words = shlex.split(" ".join([command, *missing, *mine]))
     return ["small.toml" if word in _suites() else SMALLER.get(word, word) for word in words]
 

@@ -16,7 +16,7 @@ def wait_for(condition, seconds=30.0):
     """Poll until the condition holds, since no event announces it."""
     stop = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < stop, "has not come about"
+        assert time.monotonic() < stop, "the condition did not become true"
         time.sleep(0.01)
 
 

@@ -25,7 +25,7 @@ COMMIT, COMMAND = "c0ffee1234567", "kernelmark run mine"
 RUN = Run("r1", MACHINE, "2026-01-01T10:00:00+00:00", ("mine",), COMMAND, ENVIRONMENT, COMMIT, PLAN)
 #: The column `disturbed` of a row that other processes disturbed during most of its sampling.
 DISTURBED = "other processes used 0.98 CPUs during 60 % of the sampling"
-#: What stands in a row whose kernel also worked on another CPU; it has neither a ratio nor a rank.
+#: The column `disturbed` of a row whose kernel also used another CPU; the row has neither a ratio nor a rank.
 BEYOND = beyond("2")
 SHARED = {"provider": "some", "device": "cpu", "device_name": "Some CPU", "mode": "cold", "threads": 2, "reason": ""}
 

@@ -181,7 +181,7 @@ def lets_ours_hang():
     np.copyto = copyto
 
 
-#: A setting that one kernel leaves changed, with which others fail.
+#: A setting that one kernel leaves changed, and with which other kernels fail.
 LEFT = []
 
 
@@ -325,7 +325,7 @@ declare_helped("hardly_helped", lambda: None)
 
 @kernel("copy", provider="bad", device="cpu", numerics="exact")
 def another_cpu_by_a_daemon(problem, x):
-    """Copies while a process on another CPU, whose parent has ended, works, too."""
+    """Copies while a daemon works on another CPU."""
     (reads, go), (until, done) = os.pipe(), os.pipe()
     if os.fork() == 0:
         if os.fork() == 0:
