@@ -298,7 +298,7 @@ def test_a_late_host_is_not_taken_for_work_that_the_events_miss(seen, holds, mon
     assert clocks.judge("cuFFT", {"event_s": event_s, "wall_s": wall_s}).holds is holds
 
 
-def test_work_that_the_devices_clock_misses_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_the_devices_clock_misses_fails_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     discover((FAKE,))
     monkeypatch.setattr(clocks, "WAYS", {"fake": LaunchWay("copy/fake.noop", length_s=0.125)})
     (reply,) = clocks.replies(["fake"])

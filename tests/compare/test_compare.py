@@ -250,8 +250,8 @@ def test_other_hosts_and_gpus_of_one_model_are_named_and_not_refused(store):
         for run_id, (host, device_uuid) in zip(("base", "new"), sides, strict=True):
             add(store, run_id, problem, STEADY, host=host, device_uuid=device_uuid)
     lines = [line for line in compared(store)[0].splitlines() if line.startswith("differs: ")]
-    a, b, c, one, two = map(hashed, ["host"] * 3 + ["uuid"] * 2, ["a", "b", "c", "GPU-1", "GPU-2"])
-    assert lines == [f"differs: host: {', '.join(sorted((a, c)))} -> {b}", f"differs: device_uuid: {one} -> {two}"]
+    a, b, c, gpu_1, gpu_2 = map(hashed, ["host"] * 3 + ["uuid"] * 2, ["a", "b", "c", "GPU-1", "GPU-2"])
+    assert lines == [f"differs: host: {', '.join(sorted((a, c)))} -> {b}", f"differs: device_uuid: {gpu_1} -> {gpu_2}"]
 
 
 def test_base_may_be_in_another_store(runs, tmp_path):

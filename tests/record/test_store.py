@@ -78,7 +78,7 @@ def test_runs_on_one_machine_share_its_row(begun):
 
 
 @pytest.mark.parametrize("sql", ["", "CREATE TABLE mine (name)", "CREATE TABLE mine (name); PRAGMA user_version = 1"])
-def test_a_foreign_file_is_refused_by_name_and_left_alone(tmp_path, complaint, sql):
+def test_a_foreign_file_is_refused_by_name_and_left_unchanged(tmp_path, complaint, sql):
     path = tmp_path / "foreign.db"
     if sql:
         with sqlite3.connect(path) as db:

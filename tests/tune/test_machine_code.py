@@ -43,12 +43,12 @@ def of(name: str, problem: str, arch: str = "sm_90a") -> sass.Sass:
 FFMA = "FFMA R0,R1,R2,R0"
 MAIN_LOOPS = {
     "has the most multiply-adds": ([FFMA, "@P0 BRA 0x0", FFMA, FFMA, "@P0 BRA 0x20"], "FFMA FFMA BRA"),
-    "is not around another that multiplies": ([FFMA, FFMA, "@P0 BRA 0x10", "@P1 BRA 0x0"], "FFMA BRA"),
-    "may be around one that only copies": (
+    "contains no other loop that multiplies": ([FFMA, FFMA, "@P0 BRA 0x10", "@P1 BRA 0x0"], "FFMA BRA"),
+    "may contain a loop that only copies": (
         ["HMMA.16816.F32 R4,R1,R2,R4", "LDG.E R4,[R2]", "@P0 BRA 0x10", "@P1 BRA 0x0"],
         "HMMA.16816.F32 LDG.E BRA BRA",
     ),
-    "has the most loads and stores where none multiplies": (
+    "has the most loads and stores if no loop multiplies": (
         ["IADD3 R0,R0,R1,RZ", "@P0 BRA 0x0", "LDG.E R4,[R2]", "STG.E [R2],R4", "@P0 BRA 0x20"],
         "LDG.E STG.E BRA",
     ),

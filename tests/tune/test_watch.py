@@ -241,7 +241,7 @@ def test_versions_are_compared_with_another_source_if_one_is_named(opened, folde
 
 
 @pytest.mark.parametrize("place", ["", "{folder}/"])
-def test_headers_beside_the_source_belong_to_its_version(look, folder, place):
+def test_headers_in_the_folder_of_the_source_belong_to_its_version(look, folder, place):
     include = place.format(folder=folder.name)
     text = SOURCE.replace("* H", "* (H - 8 + width)")
     text = text.replace('"common.cuh"', f'"common.cuh"\n#include "{include}width.cuh"')
