@@ -73,14 +73,12 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
     parser.add_argument("--inputs", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
-    parser.add_argument(
-        "--start", type=int, default=0, help=f"skip this many inputs of the seed, a multiple of {BATCH}"
-    )
+    parser.add_argument("--start", type=int, default=0, help=f"skip this many inputs of the seed, N x {BATCH}")
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1)
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="CPU seconds that a command may use")
     parser.add_argument("--only", choices=KINDS, nargs="+", default=[], help="draw only these kinds of input")
     parser.add_argument(
-        "--replay", type=Path, nargs="+", help="perform files of out/fuzz or of the corpus, and draw nothing"
+        "--replay", type=Path, nargs="+", help="files of out/fuzz or the corpus, instead of drawn inputs"
     )
     parser.add_argument("--smallest", action="store_true", help="shrink the first input of each kind of fault")
     options = parser.parse_args()

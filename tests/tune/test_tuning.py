@@ -294,9 +294,7 @@ def test_both_runs_have_the_verdict_of_the_race_and_the_numbers_of_the_search(da
     search, race = datas
     search.store.remove([search.run_id])
     assert "WORK=1 is " in findings.verdict(RunData(race.store, race.run_id))
-    assert len(findings.numbers(RunData(race.store, race.run_id))) == 1, (
-        "the numbers of the search are removed with its run"
-    )
+    assert len(findings.numbers(RunData(race.store, race.run_id))) == 1, "the others were of the search"
 
 
 def test_the_figure_has_a_panel_for_each_tunable_that_was_varied_and_a_word_about_noise(datas):
