@@ -1,4 +1,4 @@
-"""Figures of how much faster each way of summing a network's gradients is than one host thread."""
+"""Figures of the speedup of each way to sum a network's gradients over a sum by one host thread."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial

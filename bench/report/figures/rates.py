@@ -82,7 +82,7 @@ def _draw(contests: list[Contest], kernels: list[str], looks: dict[str, style.Lo
 
 
 def _ceiling(axes: style.Axes, shown: list[Result], unit: float) -> None:
-    """Draw the ceiling if all rows shown execute the nominal operations under the same ceiling."""
+    """Draw the ceiling if all rows shown have the same one and execute the nominal number of operations."""
     rates = {r.ceiling_gflop_per_s for r in shown}
     if len(rates) == 1 and None not in rates and not any(map(other_flop, shown)):
         rate = (rates.pop() or 0.0) / unit

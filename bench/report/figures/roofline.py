@@ -67,9 +67,9 @@ def _roofs(data: RunData) -> Iterator[Roof]:
 
 
 def highest(data: RunData, device: str, threads: int, wanted: str, by: str | None = None) -> Ceiling | None:
-    """Return the highest valid ceiling of kind `wanted` on its largest problem (for memory, larger than all caches).
+    """Return the highest valid ceiling of kind `wanted` among those measured on the largest problem.
 
-    by: use only ceilings measured on this problem, if there are any.
+    For memory, this problem is larger than all caches. by: a problem; use only ceilings measured on it, if any.
     """
     ceilings = [c for c, _ in data.all_ceilings if (c.device, c.threads, c.kind) == (device, threads, wanted)]
     ceilings = [c for c in ceilings if c.problem == by] or ceilings

@@ -1,4 +1,4 @@
-"""The computed speedup of data parallelism, in per cent of linear, over the number of workers: a line per strategy."""
+"""The computed speedup of data parallelism, in per cent of linear speedup, by workers: a line per strategy."""
 
 from contextlib import suppress
 from functools import partial

@@ -67,7 +67,7 @@ class Plot(NamedTuple):
 
     @property
     def range(self) -> tuple[float, float]:
-        """Return the axis ends: they enclose 1 and all whiskers, cut at half the least median and twice the largest."""
+        """Return the axis ends: they enclose 1 and the whiskers between half the least median and twice the largest."""
         medians, spans = [1.0, *(dot.ratio.median for dot in self.dots)], [dot.span for dot in self.dots]
         low = max(min(low for low, _ in spans), min(medians) / 2)
         high = min(max(high for _, high in spans), max(medians) * 2)

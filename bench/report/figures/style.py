@@ -19,9 +19,9 @@ Drawing: TypeAlias = "matplotlib.figure.Figure"
 
 
 class Figure(NamedTuple):
-    """A figure that the run has data for; `draw` is called after Matplotlib is set up.
+    """A figure that can be drawn from the run's data. draw: is called after Matplotlib is set up.
 
-    data: the figure's contents if the page of the report draws it, otherwise None.
+    data: the contents of a figure that the report's page draws itself; None for other figures.
     """
 
     name: str
@@ -233,7 +233,7 @@ def log_ticks(axes: Axes) -> None:
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Return ticks for ratios around 1: round differences in a narrow range, round factors in a wide one."""
+    """Return ticks for ratios around 1: equally spaced ones in a narrow range, otherwise those of `round_ticks`."""
     if high / low < 3:
         step = next(s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if (high - low) / s <= 6)
         return [round(1 + i * step, 4) for i in range(-int((1 - low) / step), int((high - 1) / step) + 1)]

@@ -77,7 +77,7 @@ TITLE = "Thread scaling over size"
 
 
 class Gain(NamedTuple):
-    """A kernel's speedup over one thread. row: the row with the most threads; allowed: the limit set by ceilings."""
+    """A kernel's speedup over one thread. row: its row with most threads; allowed: the speedup that ceilings allow."""
 
     row: Result
     ratio: Ratio

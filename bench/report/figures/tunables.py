@@ -22,7 +22,7 @@ LEGEND = (
 
 
 def tunables(data: RunData) -> style.Kind:
-    """Return a figure for each problem that a tuning run searched, in the order of its suite."""
+    """Return a figure for each problem on which a tuning run searched for tiles, in the order of the run's suite."""
     figures = [_figure(searched) for searched in searches(data.search) if searched.varied]
     return style.kind(TITLE, figures, "no tunable has two values that were timed", MOST)
 
@@ -80,7 +80,7 @@ def _panel(axes: style.Axes, search: Searched, name: str) -> None:
 
 
 def _dots(axes: style.Axes, x: float, trials: list[TimedTile]) -> None:
-    """Draw the tiles of a value as dots side by side, sorted by speed; dots of disturbed rows are hollow."""
+    """Draw the tiles with one value of a tunable as dots side by side, sorted by speed; disturbed rows are hollow."""
     step = 2 * ASIDE / max(1, len(trials) - 1)
     for i, trial in enumerate(trials):
         fill = "none" if is_noisy(trial.row) else style.GREY

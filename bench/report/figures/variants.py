@@ -20,7 +20,7 @@ _SWEPT = ("r", "n", "m", "k", "c", "h", "w", "b", "batch")
 
 
 class RatioLines(NamedTuple):
-    """The ratios of kernels, each with its position on the axis. total: the number of kernels, shown or not."""
+    """Kernels' ratios between two variants, with positions on the axis. total: the number of kernels, shown or not."""
 
     setting: Setting
     axis: str
@@ -47,7 +47,7 @@ def ratio_lines(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
 
 
 def ratio_places(data: RunData, setting: Setting, pairs: Sequence[VariantPair]) -> RatioLines:
-    """Return the ratios of kernels with two sizes or more; ratios between two kernels only if there are no others."""
+    """Return the ratios of kernels with several sizes; pairs of different kernels only if there are no other pairs."""
     axis = _axis([data.dims_of[pair.row.problem] for pair in pairs])
     preferred = [pair for pair in pairs if not pair.by] or pairs
     size, dims_of = axis.partition(" ")[0], data.dims_of
@@ -59,7 +59,7 @@ def ratio_places(data: RunData, setting: Setting, pairs: Sequence[VariantPair]) 
 
 
 def _axis(dims: Sequence[Dims]) -> str:
-    """Return the swept size: the only one that differs, the filter's, or several equal ones (`m = n = k`); else ""."""
+    """Return the size on the axis: `r` if it differs, the only one that differs, equal ones (`m = n = k`), or ""."""
     several = [axis for axis in _SWEPT if len({str(sizes.get(axis)) for sizes in dims}) > 1]
     if len(several) == 1 or several[:1] == ["r"]:
         return several[0]

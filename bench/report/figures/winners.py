@@ -25,7 +25,7 @@ STEPS, APART = 32, 1.13
 
 
 class Spot(NamedTuple):
-    """A measured problem at (channels, image side). certain: whether its kernel is certainly faster than the next."""
+    """A measured problem and its fastest kernel. certain: whether this kernel is certainly faster than the next."""
 
     channels: int
     side: float
@@ -35,7 +35,7 @@ class Spot(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """The problems of one filter size. chosen: a selector, which maps channels and sides to kernels."""
+    """The problems of one filter size. chosen: the selector, a function that chooses kernels by channels and side."""
 
     title: str
     spots: list[Spot]
@@ -145,7 +145,7 @@ def _spots(axes: style.Axes, panel: Panel, looks: dict[str, style.Look]) -> list
 
 
 def _borders(axes: style.Axes, panel: Panel, looks: dict[str, style.Look]) -> list[str]:
-    """Tint and outline the region where a selector chooses each kernel; return the chosen kernels."""
+    """Tint and outline the region in which the panel's selector chooses each kernel; return the chosen kernels."""
     import numpy as np
 
     assert panel.chosen is not None, "only a panel with a selector has borders"
