@@ -24,8 +24,8 @@ class LaunchResources(msgspec.Struct, frozen=True):
 class VersionRatio(msgspec.Struct, frozen=True):
     """The speedup of a version over a rival that was sampled in turn with the version, and the speedup's interval.
 
-    kernel: the rival's kernel id, or the file name of a rival given by `watch --vs`; the version's own id means its
-    default tile. If the rival is an earlier version in the store, kernel is "" and `version` is its number.
+    kernel: the rival's kernel id, or the file name of a rival given by `watch --vs`; the id of the version's own
+    kernel means that kernel's default tile. For an earlier version in the store, kernel is "" and `version` its number.
     """
 
     ratio: NotNegative

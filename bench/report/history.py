@@ -46,7 +46,7 @@ class Rate(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Against(msgspec.Struct, forbid_unknown_fields=True):
-    """A version's speed over a rival in the same job: `kernel` or, if that is "", the earlier version `version`."""
+    """A version's speed over a rival in the same job. The rival is `kernel` or, if that is "", version `version`."""
 
     kernel: str
     version: int | None

@@ -36,7 +36,7 @@ CHUNK, LISTED, IN_FULL = 2000, 50, 3
 
 
 class TrendPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """A case's row in one run, with commit and versions. processes: how many measured it; if 1, it is not tested."""
+    """A case's row in one run, with commit and versions. processes: how many measured it; one is too few for a test."""
 
     run_id: str
     started_at: str
@@ -84,7 +84,7 @@ class TrendCase(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TrendDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The document of `trend --json`. single, tests: the numbers of cases in one run only and of tested pairs."""
+    """The document of `trend --json`. single: the number of cases in one run only; tests: that of tested pairs."""
 
     subject: str
     margin: float
@@ -167,7 +167,7 @@ def _several(points: Sequence[TrendPoint]) -> list[int]:
 
 
 def _pairs(cases: Iterable[TrendCase]) -> Iterator[tuple[int, int, int, bool]]:
-    """Yield (case, point, point, False) for consecutive tested points, then (case, first, last, True), as indices."""
+    """Yield indices of points to test: (case, point, next point, False), then (case, first, last, True)."""
     for at, case in enumerate(cases):
         tested = _several(case.points)
         yield from ((at, *pair, False) for pair in pairwise(tested))
