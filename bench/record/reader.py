@@ -220,12 +220,12 @@ class Reader(Queries):
         return set(self._rows("SELECT [case] FROM result WHERE run_id = :run_id", _only(str), run_id=run_id))
 
     def entropies(self, run_id: str) -> dict[str, str]:
-        """Return the random bits of each row of a run, by case; with the seed, they determine the operands' values."""
+        """Return, by case, the random bits that were mixed with the seed to draw the operands of each row of a run."""
         query = "SELECT [case], entropy FROM result WHERE run_id = :run_id AND entropy != ''"
         return dict(self._of_run(run_id, query, _all(tuple[str, Entropy])))
 
     def kernel_totals(self, run_id: str) -> list[stored.KernelTotal]:
-        """Return the totals of each kernel's rows, in order of appearance. The speedup is the geometric mean."""
+        """Return the totals of each kernel's rows, in order of appearance; `speedup` is the rows' geometric mean."""
         self._db.create_function("log", 1, math.log, deterministic=True)
         query = f"""
             SELECT kernel, status, count(*), avg(log(speedup)) FILTER (WHERE speedup > 0), min(speedup), max(speedup),
@@ -244,9 +244,9 @@ class Reader(Queries):
         return self._rows(query, partial(_with_medians, stored.CaseRow), run_id=run_id)
 
     def points(self, text: str, problems: Iterable[str]) -> Iterator[stored.PointRow]:
-        """Yield the timed rows of all runs that are on these problems or whose case contains the text.
+        """Yield the timed rows, from all runs, on these problems or with a case that contains the text.
 
-        They are ordered by case, machine, device and start of the run.
+        Rows are ordered by case, machine, device and start of the run.
         """
         wanted = msgspec.json.encode(list(problems)).decode()
         query = f"""
@@ -281,9 +281,10 @@ class Reader(Queries):
         return bool(self._of_case("1", _only(int), run_id, case))
 
     def variant_cases(self, run_id: str, limit: int) -> list[tuple[str, str]]:
-        """Return the first `limit` pairs of cases, in the order of their rows: one kernel on two problems of one job.
+        """Return the first `limit` pairs of cases in which one kernel computed two problems of the same job.
 
-        A kernel on n problems has about n^2 / 2 pairs. Only the first `limit` pairs are formed.
+        Pairs are in the order of their rows. A kernel on n problems has about n^2 / 2 pairs, so only its first `limit`
+        pairs are formed.
         """
         columns = "job, kernel, mode, threads, isa"
         query = f"""SELECT {columns}, result_id, "case" FROM result
@@ -313,7 +314,7 @@ class Reader(Queries):
         return list(self._of_case("part_blob", lambda values: stored.parts_of(*values), run_id, case))
 
     def evidence(self, run_id: str, case: str) -> Evidence | None:
-        """Return the evidence against a mistrusted case; None for other cases, and in stores too old to have it."""
+        """Return the evidence against a mistrusted case; None for other cases, or if an old store has no evidence."""
         query = 'SELECT found FROM evidence JOIN result USING (result_id) WHERE run_id = :run_id AND "case" = :case'
         return next(self._rows(query, _json(Evidence), run_id=run_id, case=case), None)
 
@@ -325,7 +326,7 @@ class Reader(Queries):
         return list(self._rows(query, _doubted, run_id=run_id))
 
     def earlier_ceilings(self, run_id: str, need: Need) -> Iterator[tuple[Ceiling, str]]:
-        """Yield the ceilings for `need` from this run and others on its machine, with the reason for doubt or "".
+        """Yield the ceilings for `need` from all runs on this run's machine, each with the reason to doubt it, or "".
 
         Other runs with plug-ins are left out, since a plug-in could have affected the measurement.
         """
@@ -342,7 +343,7 @@ class Reader(Queries):
         return list(self._rows(query, partial(stored.struct_of, stored.Layer), run_id=run_id))
 
     def pending(self, run_id: str, job: int) -> list[list[Measurement]]:
-        """Return a job's measurements that wait for its other processes, by process. job: its number in the plan."""
+        """Return a job's pending measurements, a list for each finished process. job: the job's number in the plan."""
         query = "SELECT measured FROM pending WHERE run_id = :run_id AND job = :job ORDER BY process"
         return list(self._rows(query, _measured, run_id=run_id, job=job))
 
@@ -360,7 +361,7 @@ class Reader(Queries):
         return list(self._rows(query, lambda values: kept_of(*values), kernel=kernel, problem=problem))
 
     def resources(self, run_id: str) -> dict[str, LaunchResources]:
-        """Return the resources of a tuning run's compiled kernels, by case."""
+        """Return the registers and spilled bytes of a tuning run's compiled kernels, by case."""
         query = 'SELECT "case", registers, spill_bytes FROM resource WHERE run_id = :run_id'
         rows = self._rows(query, _all(tuple[str, int, int]), run_id=run_id)
         return {case: LaunchResources(*used) for case, *used in rows}

@@ -113,7 +113,7 @@ class RunFacts(TypedDict):
 
 
 class RowCount(NamedTuple):
-    """The number of a run's rows with this status, device name and `disturbed`. timed: the rows with a median."""
+    """The number of a run's rows that share `status`, `device_name` and `disturbed`. timed: how many have a median."""
 
     status: str
     device_name: str
@@ -203,7 +203,7 @@ def result_of(values: Sequence[Any]) -> Result:
 
 
 def checked(rows: list[tuple[Any, ...]], names: tuple[str, ...] = COLUMNS) -> list[tuple[Any, ...]]:
-    """Return the rows after a quick check of their first values, those of columns `names`. Raises ValueError."""
+    """Return the rows after a quick check of their first values, which are of columns `names`. Raises ValueError."""
     kind, named = _kinds(names)
     try:
         msgspec.convert(rows, list[kind])  # type: ignore[valid-type]  # made from the names
@@ -217,7 +217,7 @@ def checked(rows: list[tuple[Any, ...]], names: tuple[str, ...] = COLUMNS) -> li
 
 @lru_cache
 def _kinds(names: tuple[str, ...]) -> tuple[type[msgspec.Struct], type[msgspec.Struct]]:
-    """Return two types of rows with these columns: as lists, and as objects, whose errors name the column."""
+    """Return two types that check a row of these columns: of a list, and of a dict, whose errors name the column."""
     fields = [(name, HINTS[name]) for name in names]
     return msgspec.defstruct("Listed", fields, array_like=True), msgspec.defstruct("Named", fields)
 

@@ -106,7 +106,7 @@ PRAGMA user_version = {SCHEMA_VERSION};
 
 
 def is_complete(db: sqlite3.Connection) -> bool:
-    """Return whether the store, which has this schema, has all optional columns."""
+    """Return whether a store with the newest schema version has all optional columns."""
     return set(COLUMNS) - {*REQUIRED} <= _columns(db, "result").keys()
 
 

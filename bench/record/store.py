@@ -98,7 +98,7 @@ class Store(Reader):
         _require_sound(self._db, self.path)
 
     def _require_still_sound(self) -> None:
-        """Raise UsageError if a new connection finds damage. The open connection might answer from its cache."""
+        """Raise UsageError if a new connection finds damage, which the cache of the open connection might hide."""
         if self._db.in_transaction:  # for example an import, whose rows other connections cannot see yet
             self.require_sound()
             return
@@ -140,7 +140,7 @@ class Store(Reader):
         raise _gone(self._db, self.path, "replaced" if "" in files else "removed or moved", ends)
 
     def _is_sound(self) -> bool:
-        """Return whether a file that became shorter is sound, as when another process has removed runs."""
+        """Return whether a shortened file is undamaged, for example because another process removed runs."""
         with suppress(UsageError):
             self._require_still_sound()
             return True
@@ -196,7 +196,7 @@ class Store(Reader):
         self._require_still_sound()
 
     def run(self, run_id: str) -> Run:
-        """Return the run with this id, or the only one whose id or name begins with it. Raises UsageError."""
+        """Return the run with this id, or the only one whose id or name begins with `run_id`. Raises UsageError."""
         return msgspec.convert(self.find_run(run_id), Run)
 
     def add(
@@ -225,7 +225,7 @@ class Store(Reader):
                 self._insert("ratio", columns | interval)
 
     def set_aside(self, run_id: str, job: int, process: int, measured: Sequence[Measurement]) -> None:
-        """Store one process's measurements of a job until the job's last process ends. job: its number in the plan."""
+        """Store a process's results of a job until the job's last process ends. job: the job's number in the plan."""
         row = {"run_id": run_id, "job": job, "process": process, "measured": msgspec.msgpack.encode(measured)}
         with self._writing():
             self._insert("pending", row)

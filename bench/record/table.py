@@ -80,13 +80,13 @@ class Floats:
         return chain.from_iterable(number_cells(self.numbers[start : start + CHUNK].tolist()) for start in starts)
 
     def attribute(self) -> Any:
-        """Return a class attribute for row objects: a property that looks up the row's number."""
+        """Return a class attribute for row objects: a property that looks up the row's value."""
         numbers = self.numbers
         return property(lambda row: None if (number := numbers[row.at]) != number else number)
 
 
 class Table:
-    """Rows, stored by column. rows: objects with the attributes of a Result, whose values are looked up in columns."""
+    """Rows, stored by column. rows: objects with the attributes of a Result, looked up in the columns."""
 
     def __init__(self, columns: dict[str, Coded | Floats], dims: Coded, count: int) -> None:
         self.columns, self.dims = columns, dims
@@ -154,7 +154,7 @@ def number_cells(values: Sequence[float | None]) -> list[str]:
 
 
 def _written(values: Iterable[Any]) -> list[str]:
-    """Return cells as csv.writer writes them. Each line gets a second cell, since csv quotes "" if it is alone."""
+    """Return cells as csv.writer writes them in rows of several cells; alone in a row, an empty cell would be `""`."""
     lines: list[str] = []
     # A writer that ends rows with only a line feed leaves carriage returns in a cell unquoted.
     csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(zip(values, repeat(None)))
