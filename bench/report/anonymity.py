@@ -92,6 +92,6 @@ def mask(hosts: Iterable[str] = ()) -> Mask:
 
 
 def _words(names: Iterable[str], after: str = r"(?![\w-])") -> re.Pattern[str]:
-    """Return a pattern that matches each name as a whole word, the longest first; without names, nothing."""
+    """Return a pattern that matches each name as a whole word, longer names first; without names, it never matches."""
     listed = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
     return re.compile(rf"(?<![\w-])(?:{listed or '(?!)'}){after}")

@@ -59,7 +59,7 @@ class Ratio(NamedTuple):
 
     @property
     def apart(self) -> str:
-        """Return a remark that the rows were not measured in turn, or on different machines; "" if `in_turn`."""
+        """Return "" if `in_turn`, otherwise the remark `not measured in turn` or `not measured on one machine`."""
         return "" if self.in_turn else ELSEWHERE if self.elsewhere else APART
 
     @property
@@ -309,7 +309,8 @@ def is_fair(r: Result) -> bool:
 def contests(rows: Sequence[Result], store: Reader) -> list[Contest]:
     """Return a contest for each problem and setting, in row order, from rows for which `is_fair` is true.
 
-    rows: include untimed rows, so that a kernel that fails on several threads is not ranked by its single-threaded row.
+    rows: must include the untimed rows; without them, a kernel that fails on several threads would be ranked by its
+    single-threaded row.
     """
     threaded = multithreaded(rows)
     problems = grouped(filter(is_fair, rows), lambda r: r.problem)
@@ -323,8 +324,9 @@ def contests(rows: Sequence[Result], store: Reader) -> list[Contest]:
 def speedups_in_turn(contests: Iterable[Contest], threaded: Collection[str], plan: Mapping[str, Any]) -> list[Contest]:
     """Return the contests, without speedups over a baseline that ran with another thread count.
 
-    Single-threaded kernels are in all contests, but were measured only in jobs with the plan's first thread count. At
-    the other counts, a multi-threaded baseline has other rows. threaded: the multi-threaded kernels.
+    Single-threaded kernels are in all contests, but were measured only in jobs with the plan's first thread count. So
+    their speedups over a multi-threaded baseline are removed from contests with other counts. threaded: the
+    multi-threaded kernels.
     """
     later = plan.get("threads", [])[1:]
 
@@ -336,7 +338,7 @@ def speedups_in_turn(contests: Iterable[Contest], threaded: Collection[str], pla
 
 
 def know_leads(contests: Iterable[Contest], store: Reader, run_id: str) -> None:
-    """Store the ratio of each contest's first two kernels in `known`; one pass over the rows saves queries."""
+    """Store each contest's ratio of its first two kernels in its `known`; one pass over the rows saves queries."""
     waiting: dict[str, list[Contest]] = defaultdict(list)
     for c in contests:
         for r in c.ranked[:2] if len(c.ranked) > 1 else ():

@@ -116,7 +116,7 @@ def changes(suite: Suite, contests: Sequence[Contest]) -> list[Change]:
 
 
 def _takeovers(axis: str, line: Line) -> list[Change]:
-    """Return the takeovers along a line of sizes, without duplicates: between neighbouring points, and across ties."""
+    """Return the takeovers between neighbouring points of a line of sizes and across ties, without duplicates."""
     certain = [i for i, (_, contest) in enumerate(line) if (lead := contest.lead) and lead.certain]
     turns = sorted({*pairwise(range(len(line))), *pairwise(certain)})
     takeovers = (change for turn in turns if (change := _takeover(axis, line, *turn)))

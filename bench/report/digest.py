@@ -100,7 +100,7 @@ def _is_long(rows: Sequence[Result]) -> bool:
 
 
 def _lines(contests: Sequence[Contest], data: RunData) -> str:
-    """Return a line for each problem, founding products first, below headings with the setting and the baseline."""
+    """Return a line for each problem, `is_founding` ones first, below headings with the setting and the baseline."""
     groups = grouped(sorted(contests, key=lambda c: not is_founding(data, c)), _setting)
     ordered = [(title, c) for title, group in groups.items() for c in group]
     cells = [_cells(c) for _, c in ordered]

@@ -73,7 +73,7 @@ def _is_alike(run: RunFacts, plan: Plan) -> bool:
 
 
 def _case_seconds(store: Reader, run: RunFacts) -> Iterator[tuple[_Key, float]]:
-    """Yield the seconds per case in each job of a run: the time to the next job's start, divided by the job's cases."""
+    """Yield the seconds per case in each job of a run: the time until the next job, divided by the number of cases."""
     began = store.jobs_begun(run["run_id"])
     if run["plan"].get("processes", 1) == 1 and began and run["finished_at"]:
         began = [*began, began[-1]._replace(started_at=run["finished_at"])]

@@ -200,7 +200,7 @@ def _fastest(c: Contest) -> Fastest:
 
 
 class Refusal(NamedTuple):
-    """The rows that lack a result for the same reason: their number and kernels. against: as in `Status`."""
+    """The rows without a result for one reason: their number and kernels. against: whether this is a failure."""
 
     status: str
     reason: str
@@ -287,7 +287,7 @@ def _of_founding(answer: FoundingProduct) -> list[Number]:
 
 
 def _of_many(data: RunData, winners: Sequence[Winner]) -> list[Number]:
-    """Return the winner or the best share of the roofline, the number of certain winners, and the median lead."""
+    """Return the number of certain wins, the median lead, and the only winner's wins or the best roofline share."""
     certain = sum(lead.side == "faster" for _, lead in data.leads)
     ranks = sorted(lead.median for _, lead in data.leads)
     sure = Number(f"{certain} of {len(ranks)}", "winners are certain", "the others tie with the next kernel")

@@ -19,7 +19,7 @@ LEAST_SPEED = 0.95
 
 
 class TransposeFirst(NamedTuple):
-    """A way to transpose B before a GEMM (`out of place` or `in place`). speed: relative to GEMM with B as op_T."""
+    """A way to transpose B before a GEMM (`out of place` or `in place`). speed: relative to GEMM with op_T."""
 
     place: str
     row: Result
@@ -27,7 +27,7 @@ class TransposeFirst(NamedTuple):
 
 
 class FoundingProduct(NamedTuple):
-    """Whether GEMM is slow with op_T, in a contest. speed: op_T's over op_N's; ways: the ways to transpose B first."""
+    """Whether GEMM is slow with op_T, in a contest. speed: op_T relative to op_N; ways: ways to transpose B first."""
 
     contest: Contest
     op_t: Result

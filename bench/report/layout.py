@@ -121,7 +121,7 @@ def table(
 
 
 def natural_width(columns: Sequence[TableColumn], rows: Rows) -> int:
-    """Return the width of a table without empty columns, if nothing is wrapped or left out."""
+    """Return the width of a table if no cell is wrapped and only empty columns are left out."""
     return _total([max(map(len, (c.header, *cells))) for c, *cells in zip(columns, *rows, strict=True) if any(cells)])
 
 
@@ -155,10 +155,11 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _fitted(columns: Sequence[TableColumn], rows: Rows, room: int, titled: bool, best: int) -> Iterator[str]:
-    """Yield the lines of the first layout that fits, with texts wrapped to the width `wraps` or else to single words.
+    """Yield the lines of the first layout that fits the room, without spare columns if needed.
 
-    Spare columns are left out as needed. Both layouts are tried with the first column on the left, then above its rows;
-    if `titled`, this column is on the left only if all columns fit. If no layout fits, each cell gets its own line.
+    The first column is on the left or, if the table is then too wide, above its rows; if `titled`, it is on the left
+    only if all columns fit. In both positions, texts are wrapped to the width `wraps` or, if that is too wide, to
+    single words. If no layout fits, each cell gets its own line.
     """
     cells = [(column.header, *texts) for column, *texts in zip(columns, *rows, strict=True)]
     natural = [max(map(len, texts)) for texts in cells]

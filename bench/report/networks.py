@@ -42,7 +42,7 @@ PASSES = {"forward": ("forward",), "forward + backward": ("forward", "backward")
 def total(layers: Iterable[tuple[int, Result | None]]) -> Ratio | None:
     """Return the total seconds of layers, each multiplied by its count; None if a layer has no time.
 
-    The interval's ends are the sums of the layers' ends, which is valid even if all errors have the same sign.
+    The interval's ends are the sums of the layers' ends; this is valid even if all errors have the same sign.
     """
     counted = [(count, row_time(r) if r else (None, None, None)) for count, r in layers]
     weighted = ([count * time_s for count, ends in counted if (time_s := ends[at]) is not None] for at in range(3))
@@ -171,7 +171,7 @@ Found = tuple[Result, dict[str, Any]]
 
 
 class Overlap(NamedTuple):
-    """A transfer during work. serial: the row without overlap; arrived: the row of work alone; share: the overlap."""
+    """A transfer during multiply-adds. serial: both in sequence; arrived: multiply-adds alone; share: the overlap."""
 
     row: Result
     serial: Result
@@ -180,7 +180,7 @@ class Overlap(NamedTuple):
 
 
 def overlaps(store: Reader, results: Iterable[Found]) -> Iterator[Overlap]:
-    """Yield the overlap of each transfer during work that was measured in turn with kernels `serial` and `arrived`.
+    """Yield the overlap of each transfer during work, if it was measured in turn with kernels `serial` and `arrived`.
 
     overlap = (t_copy + t_work - t) / min(t_copy, t_work). `serial` takes t_copy + t_work, and `arrived` takes t_work.
     """
@@ -206,8 +206,8 @@ def _ending(r: Result) -> str:
 def _share(store: Reader, *rows: Result) -> Ratio | None:
     """Return the median overlap of the rounds with its interval; None for too few rounds.
 
-    Neighbouring rounds have opposite order, so a pair of rounds is free of linear drift. If there are enough rounds,
-    each share is computed from a pair.
+    Neighbouring rounds call the kernels in opposite order, so linear drift cancels in the sum of two rounds. If there
+    are enough rounds, each overlap is computed from such a sum.
     """
     shares = []
     for groups in zip(*(store.by_process(r.run_id, r.case) for r in rows), strict=False):
@@ -307,7 +307,7 @@ def shares(store: Store, registry: Registry, run_id: str) -> dict[Setting, list[
 
 
 def _moved(store: Store, run_ids: Iterable[str], setting: Setting) -> list[Found]:
-    """Return the FP32 transfers without work in a setting, from the first of these runs that has any."""
+    """Return the FP32 transfers in a setting, without simultaneous work, from the first of these runs that has any."""
 
     def alike(r: Result, dims: dict[str, Any]) -> bool:
         threads = setting.device != "cpu" or r.threads == setting.threads

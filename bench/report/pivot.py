@@ -136,7 +136,7 @@ def pivots(suite: str, op: str, groups: list[list[Result]], store: Reader, optio
     failed = grouped(untimed, lambda r: (r.device, r.mode, r.isa, comparable(r), order(r), r.threads))
 
     def belong(setting: Setting, timed: dict[str, Contest]) -> list[Result]:
-        """Return a setting's rows in run order, with untimed rows at its thread count or of single-threaded kernels."""
+        """Return, in run order, a setting's timed rows and untimed ones of its thread count or one-thread kernels."""
         key = (setting.device, setting.mode, setting.isa, setting.precision, setting.order)
         others = (r for threads in {setting.threads, 1} for r in failed.get((*key, threads), []))
         here = [r for r in others if r.threads == setting.threads or r.kernel not in threaded]

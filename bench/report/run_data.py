@@ -64,7 +64,7 @@ class RunData:
 
     @cached_property
     def leads(self) -> list[tuple[Contest, Ratio]]:
-        """Return the contests of at least two kernels, each with the fastest kernel's speed over the second."""
+        """Return the contests of at least two kernels, each with the fastest kernel's speed over the second's."""
         return [(c, lead) for c in self.contests if (lead := c.lead)]
 
     @cached_property
@@ -74,7 +74,7 @@ class RunData:
 
     @cached_property
     def search(self) -> "RunData | None":
-        """Return this run if it searched for tiles, or its search if it raced tiles; otherwise None."""
+        """Return this run if it searched for tiles; if it raced tiles, the run that found them; otherwise None."""
         if self.tunes is None or not self.tunes.search:
             return self if self.tunes else None
         known = self.tunes.search in self.store.run_ids()
@@ -82,7 +82,7 @@ class RunData:
 
     @cached_property
     def race(self) -> "RunData | None":
-        """Return this run if it raced tiles, or its latest race if it searched for tiles; otherwise None."""
+        """Return this run if it raced tiles; if it searched for tiles, the latest race of them; otherwise None."""
         if self.tunes is None or self.tunes.search:
             return self if self.tunes else None
         plans = {run["run_id"]: run["plan"].get("tunes") or {} for run in self.store.runs()}

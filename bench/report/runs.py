@@ -201,7 +201,7 @@ _DEFAULTS = msgspec.json.decode(msgspec.json.encode(Plan(devices=())))
 
 
 def differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return `numpy: 2.4.5 -> 2.4.6` for each value that is not the same in both; an unset option has its default."""
+    """Return `numpy: 2.4.5 -> 2.4.6` for each value that differs; an unset option counts as its default."""
     changed = {}
     for name in dict.fromkeys([*base, *new]):
         old, now = (_told(facts.get(name, _DEFAULTS.get(name))) for facts in (base, new))

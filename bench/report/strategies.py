@@ -14,8 +14,9 @@ ONE_BIT, EIGHT_BITS = 2048 / 72, 1024 / 260
 class Strategy(NamedTuple):
     """The model of a strategy: its use of the workers and their links.
 
-    crossings: the number of gradients that cross the busiest link with w workers. share: one worker's share of the
-    measured additions, if workers add at the same time. smaller: the compression ratio of a gradient on the link.
+    crossings, share: functions of the number of workers. crossings: how many gradients cross the busiest link. share:
+    the fraction of the measured additions that each worker makes if workers add at the same time, otherwise 1.
+    smaller: the compression ratio of a gradient on the link.
     """
 
     crossings: Callable[[int], float]
