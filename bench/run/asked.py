@@ -84,7 +84,7 @@ def checked_jobs(suites: list[Suite], registry: Registry, plan: Plan, prefix: st
 
 
 def unfit(plan: Plan, planned_jobs: Sequence[PlannedJob], registry: Registry) -> list[str]:
-    """Return why the selected kernels are in no job, for plug-ins that have no kernel in any job."""
+    """For plug-ins that have no kernel in any job, return the reasons why their selected kernels are in none."""
     used = {registry.kernels[name].module for planned in planned_jobs for name in planned.job.kernels}
     unused = [k for k in registry.kernels.values() if k.module.startswith(PLUGIN_MODULE) and k.module not in used]
     firsts: dict[str, str] = {}

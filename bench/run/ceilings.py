@@ -70,8 +70,8 @@ class Ceilings:
 
         A ceiling that is stale or seems exceeded is measured again. Rows are compared with the highest ceiling that
         this machine has ever reached, since load only lowers a ceiling. If the baseline or several kernels still exceed
-        that ceiling, it is considered wrong and bounds no row. A row at twice an undisturbed ceiling is always
-        mistrusted.
+        that ceiling, it is considered wrong and bounds no row. A row above twice an undisturbed ceiling is
+        always mistrusted.
         """
         for name in job.problems:
             timed = [row for row in rows if row.problem == name and row.status == Status.OK and row.interval]
@@ -141,7 +141,7 @@ class Ceilings:
         return [roofline.Judge(ever[0], roofline.FAR)] if ever and ever[1].startswith(roofline.BESIDE) else []
 
     def _undisturbed(self, need: Need) -> Ceiling | None:
-        """Return an undisturbed ceiling of this or an earlier run, with the best sample ever, or None."""
+        """Return an undisturbed ceiling of this or an earlier run, with the `best` rate of all runs, or None."""
         known, ever = self._known.get(need), self._ever.get(need)
         if ever is None or ever[1]:
             return None
@@ -149,9 +149,10 @@ class Ceilings:
         return msgspec.structs.replace(ceiling, best=ever[0].best)
 
     def _judges_of(self, job: Job, problem: Problem, row: Measurement) -> list[tuple[Need, float]]:
-        """Return the ceilings to check a row against, each with its factor: at least FAR for our microbenchmarks.
+        """Return the ceilings to check a row against, each with the factor by which the row may exceed it.
 
-        The list is empty if operands are zeros, since a correct kernel may then skip the arithmetic.
+        Kernelmark's microbenchmarks, which set the ceilings, are checked only with factors of at least FAR. The list is
+        empty if operands are zeros, since a correct kernel may then skip the arithmetic.
         """
         if problem.distribution == "zeros":
             return []
@@ -171,7 +172,7 @@ class Ceilings:
         return ever is not None and not ever[1]
 
     def _refresh(self, need: Need, job: Job) -> None:
-        """Measure a ceiling unless it is recent; record a recent ceiling of an earlier run for this run."""
+        """Measure a ceiling unless its value is recent; a recent one of an earlier run is recorded for this, too."""
         self._holds(need)
         known = self._known.get(need)
         if known is None or known.stale_at_s < now():
@@ -185,8 +186,8 @@ class Ceilings:
     def _measure(self, need: Need, job: Job) -> None:
         """Measure a ceiling, twice if it looks disturbed and no valid value is known; the highest valid value counts.
 
-        If a valid value is known, there is no second try, which the same load would disturb. A ceiling has one value in
-        a run; a later measurement replaces it only if noise does not explain the difference.
+        If a valid value is known, there is no second try, since the same load would disturb it. A ceiling has one
+        value in a run; a later measurement replaces it only if noise does not explain the difference.
         """
         began_s, known = now(), self._known.get(need)
         ceiling, doubt = (known.ceiling, known.doubt) if known else (None, "")
@@ -247,7 +248,7 @@ class Ceilings:
         return cause and roofline.BESIDE + cause
 
     def _job(self, need: Need, problem: Problem, job: Job, times: int) -> Job:
-        """Return the job of kernelmark's microbenchmarks; a plug-in must not set the ceiling of its own rows.
+        """Return a job with only kernelmark's microbenchmarks; a plug-in must not set the ceiling of its own rows.
 
         For several threads, microbenchmarks that use only one thread are left out.
         """

@@ -71,7 +71,7 @@ class Death(NamedTuple):
     """The end of a worker during a job. blamed: the contenders that were being called; status, reason: for their rows.
 
     fresh: it was the worker's first job, so no earlier job is the cause. killed: a signal from another process ended
-    the worker, so perhaps no contender is the cause. entropy: the random bits of the operands, if already drawn.
+    the worker, so perhaps no contender is the cause. entropy: random bits that the operands were drawn from, if any.
     """
 
     blamed: tuple[Entrant, ...]
@@ -227,7 +227,7 @@ def job_limit_s(job: Job) -> float:
 
 
 def floor_bytes(whole_bytes: int) -> float:
-    """Return the part of the total memory that must stay free."""
+    """Return how many bytes of a total of `whole_bytes` of memory must stay free."""
     return max(FLOOR_SHARE * whole_bytes, LEAST_FLOOR_BYTES)
 
 
