@@ -150,7 +150,7 @@ class Worker:
         return None
 
     def _note_stop(self) -> None:
-        """Note the time since the last look if this process was stopped meanwhile, and perhaps the worker too."""
+        """If this process (and perhaps the worker) was stopped since its last check of the worker, record when."""
         due_s, self._looked_s = self._looked_s + POLL_S, now()
         if self._looked_s - due_s > STOPPED_S:
             self._stops.append((due_s, self._looked_s))
@@ -161,11 +161,11 @@ class Worker:
         return sum(end - begin for begin, end in self._stops)
 
     def _ran_s(self, since_s: float) -> float:
-        """Return the seconds from a time to the last look, minus the seconds for which this process was stopped."""
+        """Return the seconds from `since_s` to the last check, without the time in which this process was stopped."""
         return self._looked_s - since_s - sum(max(0.0, end - max(begin, since_s)) for begin, end in self._stops)
 
     def _overdue(self, job: Job, call: Call | None) -> Death | None:
-        """Return the `Death` of a worker whose call or job takes too long, or None. Raises UsageError for an import."""
+        """Return the `Death` of a worker whose call or job takes too long, or None; for an import, raise UsageError."""
         limit_s = call_limit_s(call.stage, job.timeout_s) if call else 0.0
         if call and self._ran_s(call.since_s) > limit_s:
             reason = f"{call.stage} took more than {limit_s:g} s; see --timeout"
@@ -179,7 +179,7 @@ class Worker:
         return Death(_blamed(job, call), Status.TIMEOUT, reason)
 
     def _greedy(self, job: Job, call: Call | None, spare: float | None) -> Death | None:
-        """Return the `Death` of a worker that uses up memory, before the system kills another process, or None."""
+        """If memory is short and the worker uses more than is left, return its `Death`, else None."""
         if spare is None or spare > 0:
             return None
         used, available = sum(member.resident_bytes for member in below(self._child.pid)), memory.available_bytes() or 0
@@ -232,18 +232,18 @@ def floor_bytes(whole_bytes: int) -> float:
 
 
 def next_look_s(spare_bytes: float | None) -> float:
-    """Return the seconds until the next check of a worker, with this much memory above the floor."""
+    """Return the seconds until the next check of a worker. spare_bytes: available memory minus the reserve."""
     return POLL_S if spare_bytes is None else min(POLL_S, max(SOONEST_S, spare_bytes / FILL_BYTES_PER_S))
 
 
 def _spare_bytes() -> float | None:
-    """Return the bytes of available memory above the floor, or None if unknown."""
+    """Return the available memory minus the reserve that must stay free, in bytes, or None if unknown."""
     available, whole = memory.available_bytes(), memory.whole_bytes()
     return None if available is None or whole is None else available - floor_bytes(whole)
 
 
 def _blamed(job: Job, call: Call | None) -> tuple[Entrant, ...]:
-    """Return the contenders to blame for a call: all on the problem for a method of its class, none for an import."""
+    """Return the contenders to blame: the called one; all on a problem whose class was called; none for an import."""
     if call is None or call.stage == IMPORT:
         return ()
     entrant = job.entrants[call.contender]
@@ -257,7 +257,7 @@ def _stage(call: Call | None) -> str:
 
 
 class Workers(AbstractContextManager["Workers", None]):
-    """The workers of a run, each started for the first job of its key; they report to `progress`."""
+    """The worker processes of a run. A worker is started for the first job with its key, and reports to `progress`."""
 
     def __init__(self, progress: Progress | None = None) -> None:
         self.progress = progress or Progress()
@@ -293,9 +293,9 @@ class Workers(AbstractContextManager["Workers", None]):
         return self._survive(job.of_process(key.process), key)
 
     def _confirmed(self, job: Job, row: Measurement, key: WorkerKey) -> Measurement:
-        """Return the row or, if another kernel may have caused its failure and the kernel succeeds alone, its new row.
+        """If another kernel may have caused a failure, run this one alone. Return its new row if it succeeds, or `row`.
 
-        Alone, the kernel is verified on the same values, then measured on new values, since it may have kept results.
+        The kernel is first verified on the same values, then measured on new ones, since it may have kept results.
         """
         if row.status not in BLAMED:
             return row
@@ -331,7 +331,7 @@ class Workers(AbstractContextManager["Workers", None]):
         return reply
 
     def _again(self, worker: Worker, job: Job, reply: Reply, stopped_s: float) -> Reply | Death:
-        """Measure timed rows again in the same worker, since any window may contain the time of the stop."""
+        """Measure timed rows again in the same worker, since samples may include the stop of `stopped_s` seconds."""
         timed = [row.entrant for row in reply.rows if row.interval]
         again = worker.ask(job.only(timed), self.progress) if timed else Reply()
         self._had_company = True

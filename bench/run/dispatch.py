@@ -31,7 +31,7 @@ TICK_S, CLOSE_S = 0.25, 20.0
 
 
 class Broker(AbstractContextManager["Broker", None]):
-    """The broker's process, which takes tasks in order and answers in any order."""
+    """The process that passes tasks to an executor; it takes tasks in order, and answers in any order."""
 
     def __init__(self, config: str, gpus: Sequence[str]) -> None:
         """config: the file that configures Parsl's executors, or "" for a worker on each of these GPUs."""

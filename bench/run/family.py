@@ -114,7 +114,7 @@ def end_all(child: int) -> None:
 
 
 def known() -> set[int]:
-    """Return the ids of this process's present descendants. A shell that replaced itself by exec may have left some."""
+    """Return the ids of this process's descendants. A shell that started it by exec may have left it some."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -152,7 +152,7 @@ def _kill(how: Callable[[int, int], None], pid: int) -> None:
 def _tracks(pid: int) -> bool:
     """Return whether a process is a resource tracker, which ends by itself after the others.
 
-    A process has no name while its program is being loaded, and its parent may continue meanwhile.
+    Waits up to 0.2 s for the name of a process, which is missing while its program is being loaded.
     """
     folder = PROC / str(pid)
     with suppress(OSError):

@@ -52,7 +52,7 @@ KEPT_BYTES = 64 * 2**20
 
 
 class Stock:
-    """The operands of one problem: the drawn values, and copies (sets) in each memory that a contender needs."""
+    """The operands of one problem: drawn values, and sets of copies in each memory that a contender needs."""
 
     def __init__(self, job: Job, problem: Problem, contenders: Sequence[Contender]) -> None:
         self.problem, self._contenders = problem, contenders
@@ -101,14 +101,14 @@ class Stock:
         return References(self.problem, self.draw, self._contenders[0].called)
 
     def checksums(self, order: str) -> Checksums:
-        """Return the whole-output checks for kernels that read buffers in this order; valid until the next draw."""
+        """Return whole-output checks for kernels with this storage order (`C` or `F`); valid until the next draw."""
         if order not in self._checksums:
             called = self._contenders[0].called
             self._checksums[order] = Checksums(self.problem, self.draw, order, called, self.reference_s)
         return self._checksums[order]
 
     def lay_out(self, moved: bool) -> None:
-        """Load the drawn values into the moved sets if `moved`, otherwise into the first sets, in the same memory."""
+        """Load the drawn values into the unaligned sets if `moved`, else into the first sets; they share memory."""
         for place, shifted in self.moved.items():
             operands = shifted if moved else self.sets[place][0]
             operands.fence()
@@ -322,7 +322,7 @@ def _conclude(job: Job, contenders: list[Contender]) -> None:
 def _judge(stock: Stock, moved: bool = False) -> float:
     """Verify each contender on new values in one of its sets, since some kernels are right only the first time.
 
-    moved: use the moved sets, if there are any, since some kernels are right only if operands begin at a cache line.
+    moved: use sets that do not begin at a cache line, if there are any, since some kernels are wrong only on those.
     Returns the seconds that a reference took.
     """
     if not stock.live:
@@ -340,7 +340,7 @@ def _judge(stock: Stock, moved: bool = False) -> float:
 
 
 def _standing(job: Job, stock: Stock, judged_s: float) -> int:
-    """Return the number of outputs to judge for each contender, given the seconds to judge one (0: unknown)."""
+    """Return how many outputs of timed calls to verify per contender. judged_s: time to verify one (0: unknown)."""
     affordable = int(STANDING_SHARE * job.budget.max_time_s / judged_s) if judged_s else MOST_STANDING
     return max(1, min(max(STANDING, affordable), MOST_STANDING, KEPT_BYTES // _output_bytes(stock.problem)))
 

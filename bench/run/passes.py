@@ -45,7 +45,7 @@ def _stands(process: Process) -> bool:
 
 
 def merge(runs: Sequence[Process], baseline_of: Callable[[str], str | None]) -> list[Measurement]:
-    """Merge the rows of several processes, with intervals that hold for the next process.
+    """Merge the rows of several processes, with intervals that include the variation between processes.
 
     baseline_of: returns the baseline of a problem. A kernel that failed in any process has failed. Ratios are formed
     only between kernels that were measured in turn in every process. The rows of a single process stay unchanged.

@@ -26,7 +26,7 @@ class Progress:
         """Report the first samples of the contenders of a long job."""
 
     def ends(self, planned: PlannedJob, process: int) -> None:
-        """Note that a job has ended in one of its processes. After the last, the job's rows are in the store."""
+        """A job has ended in one of its processes; once it has ended in the last, its rows are in the store."""
 
     def waits(self, left_s: float) -> None:
         """Nothing is measured for `left_s` seconds, to separate processes in time."""

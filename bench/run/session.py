@@ -60,7 +60,7 @@ class Session:
     ) -> None:
         """execute: None if an executor measures (dispatch.py). noisy_again: repeat disturbed cases.
 
-        known: ceilings that consecutive runs share until they are stale. facts: fields of the run's record.
+        known: measured peak rates, shared by consecutive runs until they are stale. facts: fields of the run's record.
         """
         self.plan, self._store, self._execute = plan, store, execute
         self._registry = discover(plan.plugins, plan.timeout_s)
@@ -183,7 +183,7 @@ def run_jobs(
     progress: Progress | None = None,
     plan: Plan | None = None,
 ) -> bool:
-    """Measure everything; return True if not interrupted. After a signal the job has ten seconds to finish."""
+    """Measure everything; return True if not interrupted. After a signal the current job has ten seconds to finish."""
     with interruptible() as interrupted:
         if run_passes(session, jobs, notify, progress, interrupted, plan):
             session.finish()
@@ -198,7 +198,7 @@ def run_passes(
     interrupted: Callable[[], bool] = lambda: False,
     plan: Plan | None = None,
 ) -> bool:
-    """Pass over all jobs once per process, so that a case's processes are far apart in time; the last pass makes rows.
+    """Pass over all jobs once per process, so that a case's processes are far apart; the last pass stores the rows.
 
     Jobs that were disturbed in a pass get further passes. notify: called with each row; progress: receives the
     notifications. plan: sets the number of processes and the time between them; by default the session's plan. Returns

@@ -1,8 +1,8 @@
-"""A station measures tasks in an executor's worker, with the same worker processes and ceilings as a local run.
+"""A station measures tasks in an executor's worker, with worker processes and peak rates as in a local run.
 
-The process of a station outlives its tasks, so that workers are started and ceilings measured once. A station locks its
-GPU as a run does. A job that needs the host's processors or memory waits until it has the host to itself; only jobs on
-different GPUs run concurrently.
+The process of a station outlives its tasks, so that workers are started and peak rates measured once. A station locks
+its GPU as a run does. A job that needs the host's processors or memory waits until it has the host to itself; only jobs
+on different GPUs run concurrently.
 """
 
 import threading
@@ -44,9 +44,9 @@ class Expected(msgspec.Struct):
 
 
 class Task(Expected):
-    """The jobs of a comparison group, all measured on one host; a task without jobs requests a plan.
+    """The jobs of a comparison group, all measured on one host; without jobs, a request for a plan or the host's facts.
 
-    options: the options from which the station makes a plan for its machine; None if there is a plan.
+    options: the options from which the station makes a plan for its machine; None if the task contains its plan.
     """
 
     plan: Plan | None = None
@@ -56,7 +56,7 @@ class Task(Expected):
 
 
 class StationRows(msgspec.Struct):
-    """The rows of each job, and ceilings, each with a doubt about it or "". refused: why nothing was measured."""
+    """The rows of each job, and peak rates, each with a reason to doubt it or "". refused: why nothing was measured."""
 
     host: Host
     rows: list[list[Measurement]] = []

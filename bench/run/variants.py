@@ -1,4 +1,4 @@
-"""Compare rows with a variant of their problem: NT with NN, in place with out of place, FFT with direct."""
+"""Compare rows with a variant of their problem: NT with NN, in place with out of place, FFT with direct convolution."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -57,7 +57,7 @@ def _named(first: Problem, other: Problem) -> bool:
 
 
 def _place(problem: Problem) -> list[int]:
-    """Return the positions, in the operation's declaration, of a problem's named values, axis by axis."""
+    """For each axis with named values, return the index of the problem's value in the operation's declaration."""
     axes = problem.axes().items()
     return [get_args(kind).index(getattr(problem, axis)) for axis, kind in axes if get_origin(kind) is Literal]
 
@@ -65,7 +65,7 @@ def _place(problem: Problem) -> list[int]:
 def _other(
     measured: Measurement, timed: Sequence[Measurement], variant: str | None, registry: Registry
 ) -> Measurement | None:
-    """Return the row to compare with; for an FFT without a variant, the row of another algorithm on its problem."""
+    """Return the row to compare with; for a convolution by FFT without a variant, the row of another algorithm."""
     kernel = registry.kernels[measured.kernel]
     fft = variant is None and measured.numerics == "fft"
     rows = [

@@ -59,7 +59,7 @@ def main(parent: Channel, board: Board, key: WorkerKey) -> None:
 
 
 def _let_return(board: Board, known: set[str]) -> set[str]:
-    """Give new child processes time to return from a call, so that the board records it; return those still running."""
+    """Give forked children a moment to return from the call (the board records this); return those still running."""
     forked, until_s = set[str](), now() + FORKED_S
     while has_children() and not board.returned_twice():
         forked = set(children_of("self"))
