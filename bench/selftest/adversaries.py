@@ -149,7 +149,7 @@ def _tried(check: str, cheat: Cheat, seed: int, tick: Tick) -> Finding:
 def caught(
     check: str, honest: Measurement, cheating: Measurement, statuses: tuple[Status, ...], note: str = ""
 ) -> Finding:
-    """Judge whether the cheat has one of `statuses` and no time (or `note`), and whether the honest kernel is ok."""
+    """Check that the cheat has one of `statuses` and no time (or, if given, `note`), and the honest kernel is ok."""
     is_seen = note in cheating.disturbed if note else not cheating.samples
     holds = honest.status == Status.OK and cheating.status in statuses and is_seen
     why = cheating.reason or (note and cheating.disturbed)

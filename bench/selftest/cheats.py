@@ -48,7 +48,7 @@ def only_when_changed(problem: Any, x: Any) -> Launch:
 
 
 def _incremental(problem: Any, x: Any, most: float, multiply: Callable[..., Any]) -> Launch:
-    """Recompute only rows and columns that have changed, until all rows have changed more than `most` times."""
+    """Recompute only changed rows and columns; once all rows have changed more than `most` times, recompute all."""
     last = [np.zeros_like(x.a), np.zeros_like(x.b)]
     product = np.zeros_like(x.c)
     renewed = 0
@@ -82,9 +82,9 @@ def incremental_at_first(problem: Any, x: Any) -> Launch:
 
 
 def _skipping(x: Any, soon_s: float, apart_s: float = 0.0, honest_s: float = 0.0) -> Launch:
-    """Skip calls that follow another within `soon_s`, since nothing changes within a batch.
+    """Skip calls within `soon_s` of the previous call's end, since operands do not change within a batch.
 
-    For `honest_s` after a gap of `soon_s` to `apart_s`, as between calls that are timed separately, all calls compute.
+    Calls that are timed separately have gaps of `soon_s` to `apart_s`: for `honest_s` after such a gap, compute always.
     """
     ended_s = until_s = 0.0
 
@@ -206,7 +206,7 @@ def warms_by_a_trace(problem: Any, x: Any) -> Launch:
 
 
 def _shared(array: Any) -> int:
-    """Put an array into a file in memory, and return the file."""
+    """Map an array's pages to a new file in memory, and return the file's descriptor."""
     file = os.memfd_create("pages")
     os.ftruncate(file, array.nbytes)
     map_at(array, mmap.MAP_SHARED, file)
@@ -326,7 +326,7 @@ _ended_s = 0.0
 
 @kernel("gemm", **CPU)
 def works_ahead(problem: Any, x: Any) -> Launch:
-    """Multiplies all operand sets in a call after a pause; a call within 3 ms of the last one copies its product."""
+    """After a pause, multiplies all operand sets in one call; calls within 3 ms of another only copy a product."""
     product = np.empty_like(x.c)
     _ahead.append(partial(np.matmul, x.a, x.b, out=product))
 

@@ -60,7 +60,7 @@ def _measure(device: str) -> list[Measurement]:
 
 
 def call_costs_s() -> dict[int, float]:
-    """Return the cost of a call for each duration: the 90th percentile of its excess time in a plain loop.
+    """For each duration in us, return the cost of a call: the 90th percentile of (time - duration) in a plain loop.
 
     The longer a kernel spins, the more of the code that calls it has left the caches when it returns.
     """
@@ -94,7 +94,7 @@ def cost_of_a_call(empty: Measurement) -> Finding:
 def judge(rows: list[Measurement], costs_s: dict[int, float], where: str) -> Iterator[Finding]:
     """Compare measured times with known durations, except in the first row (an empty kernel).
 
-    A time may be shorter than its duration by RELATIVE, or longer by RELATIVE or the cost of a call.
+    A time may be shorter than its duration by RELATIVE, or longer by the larger of RELATIVE and the cost of a call.
     """
     for row, duration_us in list(zip(rows, DURATIONS_US, strict=True))[1:]:
         name = f"durations: {duration_us} us, {where}"

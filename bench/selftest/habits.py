@@ -132,7 +132,7 @@ def in_place(problem: Any, x: Any) -> Launch:
 
 
 def unless_soon(compute: Launch, otherwise: Launch) -> Launch:
-    """Return a launch: `compute`, or `otherwise` if the last call ended less than 0.2 ms (or twice its time) ago."""
+    """Return a launch: `otherwise` within 0.2 ms (or twice the time of `compute`) of the last call, else `compute`."""
     ended_s = took_s = 0.0
 
     def launch() -> None:

@@ -51,7 +51,7 @@ def cold_jobs() -> int:
 
 
 def check_cold(tick: Tick) -> Iterator[Finding]:
-    """Compare a cold copy of 1 MB with a hot one; on a GPU, cold copies with and without a request to stay in L2."""
+    """Compare a cold copy of 1 MB with a hot one; on a GPU, also cold copies with and without input kept in L2."""
     times: dict[Mode, list[float]] = {Mode.COLD: [], Mode.HOT: []}
     for mode in ORDER:
         rows = measured((COPY,), ("copy/numpy.copyto",), mode=mode)

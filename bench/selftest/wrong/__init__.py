@@ -1,4 +1,4 @@
-"""Wrong results, and a trial that counts the draws in which each is caught, and the checks that caught it."""
+"""Wrong results, and a trial that counts, for each, the draws on which it is caught, and by which checks."""
 
 from kernelmark.bench.selftest.wrong.aggregate import COMPRESSED, SUMS
 from kernelmark.bench.selftest.wrong.conv import CONV

@@ -54,7 +54,8 @@ def aggregated(
 ) -> Array:
     """Return the sum and residuals of a compressed aggregation. A cheat may replace any of the steps.
 
-    Workers `send` messages and `keep` rounding errors. The owners `add` messages, `deliver` the sum, keep its error.
+    Each worker compresses and sends its gradient, and keeps the rounding error. The owners of parts of the sum add what
+    they receive, compress and deliver their parts, and keep the rounding error of the sum.
     """
     gradients, before = inputs["g"], inputs["e"]
     offered = [g + e for g, e in zip(gradients, before[:-1], strict=True)]

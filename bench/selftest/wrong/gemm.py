@@ -42,7 +42,7 @@ def exact(problem: object, inputs: Inputs) -> Array:
 
 
 def miss(rows: slice | int | None, cols: slice | int | None, k: int = -1, times: float = -1.0) -> Spoil:
-    """Return a function that adds `times` x the k-th term to the sums in `rows` and `cols` (None: one at random)."""
+    """Return a function that adds `times` x the k-th product to the sums in `rows` and `cols` (None: one at random)."""
 
     def spoil(c: Array, inputs: Inputs, rng: "np.random.Generator") -> None:
         i, j = (int(rng.integers(n)) if at is None else at for at, n in zip((rows, cols), c.shape, strict=True))
@@ -244,7 +244,7 @@ Rescale = Callable[[Array, Array, "np.random.Generator"], tuple[Array, Array] | 
 
 
 def scaled(inputs: Inputs, of_a: Array, of_b: Array) -> Array:
-    """Return the product in float64. For each block along k, its partial product is multiplied by the scales."""
+    """Return the sum, in float64, of the partial products of all blocks along k, each times the block's scales."""
     a, b = float64(inputs, "a", "b")
     product = np.zeros((len(a), len(b)))
     for block, (rows, columns) in enumerate(zip(of_a, of_b.T, strict=True)):

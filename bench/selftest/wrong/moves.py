@@ -25,7 +25,7 @@ TRANSFER = "transfer/n153900/f32/h2h"
 
 
 def reference(problem: Problem, inputs: Inputs) -> Array:
-    """Return the operation's reference in full; for a transfer, the reference of its single output."""
+    """Return the values of the operation's reference in float64; for a transfer, those of `b`, its only output."""
     outputs = problem.reference(inputs, np.random.default_rng(0))
     return np.asarray(outputs["b"] if isinstance(outputs, dict) else getattr(outputs, "values", outputs), np.float64)
 
@@ -47,7 +47,7 @@ def _elements_exchanged(b: Array, _inputs: Inputs, rng: "np.random.Generator") -
 
 
 def accumulators_exchanged(d: Array, _inputs: Inputs, rng: "np.random.Generator") -> None:
-    """Exchange two accumulators, drawn so that their values differ: many accumulators have equal values."""
+    """Exchange two random accumulators whose values differ; many accumulators have equal values."""
     i = int(rng.integers(d.size))
     j = int(rng.choice(np.flatnonzero(d != d[i])))
     d[[i, j]] = d[[j, i]]
