@@ -93,7 +93,7 @@ def search(field: SearchDomain, evaluate: Evaluate, choice: SearchWay, seed: int
 
 
 def _guided(field: SearchDomain, evaluate: Evaluate, choice: SearchWay) -> None:
-    """Descend from the default, then let a strategy of Kernel Tuner choose. No strategy needs a compiler or a GPU.
+    """Descend from the default, then let a strategy of Kernel Tuner choose, which needs no compiler or GPU.
 
     The descent steps to the fastest configuration nearby, until none is faster or half the budget is spent.
     """
@@ -128,7 +128,7 @@ def _guided(field: SearchDomain, evaluate: Evaluate, choice: SearchWay) -> None:
 
 
 class _Runner:
-    """The runner and the budget of a strategy. It evaluates each configuration once, and counts repeated requests."""
+    """A strategy's runner and budget: evaluates each configuration once, and ends a strategy with too many requests."""
 
     def __init__(self, names: Sequence[str], evaluate: Evaluate, evaluations: int) -> None:
         self.costs: dict[Config, float] = {}

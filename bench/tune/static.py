@@ -138,7 +138,7 @@ def _built(
 
 
 def words(subject: Subject, ranked: Ranked, arch: str) -> str:
-    """Return text: how many tiles were dropped, and a table of the best; it shows the launch of lowest occupancy."""
+    """Return text: how many tiles were dropped, and a table of the best, each with its launch of lowest occupancy."""
     shown = ranked.tiles[:SHOWN]
     dropped = f"{ranked.spilling} spill, {ranked.failed} do not compile"
     tried = f"{count(ranked.tried, 'tile')} compiled for {arch}"

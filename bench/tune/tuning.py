@@ -254,7 +254,7 @@ class Tuning:
     def search(self) -> None:
         """Measure tiles on every problem on which the default works.
 
-        Raises Interrupted, or DefaultFailed, which ends the run, if there is no such problem.
+        Raises Interrupted. If there is no such problem, ends the run and raises DefaultFailed.
         """
         for subject, choice in zip(self.subjects, self.choices, strict=True):
             screen = Screen(subject, choice, self.session, self._searching, self.rig)
@@ -279,7 +279,7 @@ class Tuning:
             self.skipped.append(str(error))
 
     def _check(self, left: Sequence[object]) -> None:
-        """Raise DefaultFailed if no problem is left; the same command then begins a new tuning."""
+        """If no problem is left, end the run, so that the same command begins a new tuning, and raise DefaultFailed."""
         if not left:
             self.session.finish()
             raise DefaultFailed(f"{self.skipped[0]}; nothing was tuned")

@@ -118,7 +118,7 @@ def _shifted(sampled: Sampled, footprints: Mapping[int, Footprint]) -> Iterator[
 
 
 def _rates(known: Mapping[Place, Footprint], axis: int, inner: set[int]) -> dict[Key, int]:
-    """Return the distance, in sectors, of neighbouring blocks' footprints along an axis, by buffer and direction.
+    """Return, for each buffer's reads and writes, the distance in sectors between blocks that are adjacent on an axis.
 
     Raises NoModelError if this distance is not constant.
     """

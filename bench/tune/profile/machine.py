@@ -33,10 +33,11 @@ SCHEDULERS = 4  # per multiprocessor; each issues one warp instruction a clock
 
 
 class Published(msgspec.Struct, frozen=True):
-    """The published figures of one GPU. tensor: dense peak rates in flop per second, by operands and sums (`bf16.f32`).
+    """The published figures of one GPU.
 
-    l2_bytes: bytes per clock that the L2 cache delivers. capability: compute capability times ten. multiply_adds: in
-    FP32, per clock and multiprocessor. source: the publication.
+    tensor: dense peak rates in flop per second, by the types of operands and sums, such as `bf16.f32`. l2_bytes: bytes
+    per clock that the L2 cache delivers. capability: compute capability times ten. multiply_adds: FP32 multiply-adds
+    per clock and multiprocessor. source: the publication.
     """
 
     tensor: dict[str, float]
@@ -51,7 +52,7 @@ class Published(msgspec.Struct, frozen=True):
 
 
 def _sixteen_bits(flop_per_s: float, **others: float) -> dict[str, float]:
-    """Return rates by the types of operands and sums: one rate for all 16-bit operands, and the other rates."""
+    """Return rates by types of operands and sums: `flop_per_s` for 16-bit operands, `others` for the other types."""
     same = dict.fromkeys(("f16.f32", "f16.f16", "bf16.f32"), flop_per_s)
     sums = {"f64": "f64", "s8": "s32"}
     return same | {f"{name}.{sums.get(name, 'f32')}": rate for name, rate in others.items()}
@@ -119,7 +120,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class TimeBound(msgspec.Struct, frozen=True):
-    """Lower bounds on the time. times: the least time in seconds by known limit. limiting: the limit with the longest.
+    """Lower bounds on the time. times: seconds by known limit. limiting: the limit with the longest time.
 
     waves: the blocks of the main launch, divided by the blocks that the device holds at once. tail: the largest number
     of blocks on a multiprocessor, divided by the average. The times of limits within a multiprocessor are multiplied by
@@ -144,7 +145,7 @@ class TimeBound(msgspec.Struct, frozen=True):
 def bounds(work: Work, sass: Sass, device: Published) -> TimeBound:
     """Return lower bounds on the time for the kernel's work with this machine code on a device.
 
-    The limit of issue slots assumes that all multiply-adds are in the main loop, which executes all its instructions.
+    The limit of issue slots assumes that all multiply-adds are in the main loop, and that no trip skips instructions.
     """
     main, loop = sass.main, sass.main.loop
     clocks: dict[str, float] = {}  # if one multiprocessor did all the work

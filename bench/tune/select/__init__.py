@@ -1,1 +1,1 @@
-"""Learn from rows which kernel to call for a shape that was never measured, and the cost of that choice."""
+"""Learn from measurements which kernel to call for a shape that was never measured, and estimate the lost speed."""

@@ -1,4 +1,4 @@
-"""Let a run time a selector, which chooses a kernel for each problem, as the kernel `gemm/kernelmark.selected`.
+"""Time a selector in a run as a kernel, such as `gemm/kernelmark.selected`; it chooses a kernel for each problem.
 
 Workers load the selector from a plug-in file, whose name contains a hash of the selector. A resumed run therefore uses
 the selector with which it began.

@@ -13,7 +13,7 @@ _WORD = re.compile(r"(\w+) == (\d+)")
 
 
 class _Language(NamedTuple):
-    """The syntax of branches and leaves in a language. word: returns the code for a word of an axis."""
+    """The syntax of branches and leaves in a language. word: returns the code for a named value of an axis."""
 
     branch: str
     otherwise: str
@@ -63,7 +63,7 @@ def _c_tree(model: Model, prefix: str) -> Iterator[str]:
 
 
 def _c_formula(model: Model, formula: Formula, prefix: str) -> Iterator[str]:
-    """Yield code that computes the costs of all kernels at once, which a compiler can vectorise, and finds the lowest.
+    """Yield code that computes the costs of all kernels in loops that can be vectorised, and finds the lowest cost.
 
     Its names end in _, so that they differ from the names of inputs.
     """

@@ -111,14 +111,14 @@ class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Formula(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Coefficients (terms x kernels) for each combination of named values, such as a layout and a direction.
 
-    The last name of a combination varies fastest. `terms` lists the terms.
+    weights: the combinations in order; the last name varies fastest. The function `terms` computes the terms.
     """
 
     axes: list[Axis]
     weights: list[list[list[float]]]
 
     def costs(self, space: FeatureSpace, known: Array) -> Array:
-        """Return predicted costs (problems x kernels): the logarithm of the time divided by the fastest kernel's."""
+        """Return predicted costs (problems x kernels): log(time / time of the fastest kernel)."""
         values = np.log2(evaluated((*space.inputs, *space.words), [axis.expression for axis in self.axes], known))
         scaled = (values - [axis.centre for axis in self.axes]) * [axis.scale for axis in self.axes]
         return np.asarray(np.einsum("pt,ptk->pk", terms(scaled), np.array(self.weights)[combination(space, known)]))
@@ -171,7 +171,7 @@ def fitted(space: FeatureSpace, known: Array, costs: Array) -> Formula:
 
 
 def _ridge(design: Array, costs: Array, penalty: Array) -> Array:
-    """Return one kernel's coefficients, fitted to its timed problems. If it has none, its cost is CAP."""
+    """Return one kernel's coefficients, fitted to its timed problems; without any, those of the constant cost CAP."""
     has = costs != MISSING
     if not has.any():
         return np.asarray(np.eye(len(penalty))[0] * CAP)
@@ -220,7 +220,7 @@ def _around(rng: "np.random.Generator", known: Array, inputs: int) -> Array:
 
 
 def _settled(node: TreeNode, rows: Array, features: Array) -> TreeNode:
-    """Return the tree with the measured problems, `rows`, at its leaves; a split with all on one side is removed."""
+    """Return the tree with the measured problems, `rows`, at its leaves, without splits that leave one side empty."""
     if node.below is None or node.above is None:
         return node._replace(rows=rows)
     is_below = features[rows, node.feature] <= node.threshold

@@ -36,7 +36,7 @@ KernelId = Annotated[str, Meta(pattern=rf"\A{NAME}/{NAME}\.{NAME}\Z", max_length
 
 
 class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A geometric mean of speed ratios; for `recovered`, a quotient. low, high: 95 % interval; null for one family."""
+    """A geometric mean of speed ratios (`recovered`: a quotient). low, high: 95 % interval, null for one family."""
 
     mean: float
     low: float | None
@@ -47,7 +47,7 @@ class PolicyScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The score of one way to choose kernels.
 
     problems: the number of timed problems. share, worst: mean and least speed relative to the oracle's. right: the
-    share of problems whose chosen kernel is not certainly slower than the fastest. kernel: the only choice, or "".
+    share of problems whose chosen kernel is not certainly slower than the fastest. kernel: the only one chosen, or "".
     """
 
     way: str
@@ -63,8 +63,8 @@ class Regret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The cost of a selector on held-out problems. The oracle is the choice of the fastest kernel for each problem.
 
     gap: the oracle's speed relative to the best single kernel's. over_single: the selector's speed relative to that
-    kernel's. recovered: log(over_single) / log(gap). processes: the lowest number in any row; if it is 1, the same
-    process chooses and times the oracle's kernels. noise: a sentence with the number of disturbed rows, or "".
+    kernel's. recovered: log(over_single) / log(gap). processes: the fewest processes of any row; if 1, the same process
+    chooses and times the oracle's kernels. noise: a sentence with the number of disturbed rows, or "".
     """
 
     held_out: str
@@ -87,8 +87,8 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A node of the tree. If a node has an expression, values up to the threshold lead to node `below`.
 
     A node without an expression is a leaf. order: the indices of the kernels, the best first. problems: the number of
-    its training problems. share, worst: the mean and the least share of the oracle's speed on these problems when they
-    are held out. A formula has a leaf for each kernel that is first on some problems; its order is by mean rank.
+    its training problems. share, worst: mean and least speed relative to the oracle's on these problems when they are
+    held out. A formula has a leaf for each kernel that is first on some problems; such a leaf's order is by mean rank.
     """
 
     expression: str = ""
@@ -111,9 +111,10 @@ class TrainingProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A stored selector. single: the kernel to call on every problem, or "" if selecting pays.
 
-    words: the names on each axis that has names; expressions contain the index of a name; fixed: the values that all
-    problems share; ranges: the least and the greatest value of each input; grown: `alone`, `taught` or `formula`; tree:
-    the nodes, the root first; formula: if given, it chooses instead of the tree, which then has only leaves.
+    words: for each axis whose values are names, these names; expressions contain their indices. fixed: the values that
+    all problems share. ranges: the least and the greatest value of each input. grown: how the selector was made:
+    `alone`, `taught` or `formula`. tree: the nodes, the root first. formula: if given, it chooses instead of the tree,
+    which then has only leaves.
     """
 
     format: int = _FORMAT
@@ -244,7 +245,7 @@ def space_in(model: Model, registry: Registry) -> FeatureSpace:
 
 
 def kept(problem: Problem, where: str, registry: Registry) -> Model:
-    """Return the stored selector for a problem. Raises UsageError if it is for another machine's device."""
+    """Return the stored selector for a problem. Raises UsageError if it is missing or is for other devices."""
     files = [file_of(problem.op, device_name(device), where) for device in devices_present()]
     path = next(filter(Path.exists, files), None)
     if path is None:
@@ -275,9 +276,9 @@ def chosen(model: Model) -> dict[str, int]:
 class KernelChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A choice for a problem. refused: preferred kernels that cannot be called, with reasons.
 
-    share, worst: the mean and the least share of the oracle's speed on the leaf's held-out problems. problems: the
-    number of these problems. nearest: the nearest measured problem. octaves: its distance, null if a name such as the
-    layout differs. fastest: its fastest kernel. outside: each value outside the measured range, and the range.
+    share, worst: mean and least speed relative to the oracle's on the leaf's held-out problems. problems: the number of
+    these problems. nearest: the nearest measured problem. octaves: the distance to it, null if a name such as the
+    layout differs. fastest: the fastest kernel on it. outside: each value outside the measured range, and the range.
     """
 
     problem: str

@@ -59,7 +59,7 @@ SELECTOR, SINGLE, NEAREST, LIBRARY, TIMED = "selected", "best single", "nearest 
 class PolicyLosses(NamedTuple):
     """The losses of one way to choose kernels, by problem.
 
-    chosen: the kernel's index, -1 for none. logs: the logarithm of its time over the oracle's time; NaN without a time.
+    chosen: the kernel's index, -1 for none. logs: log(its time / the oracle's time); NaN without a time.
     """
 
     way: str
@@ -80,7 +80,7 @@ def folds(families: Array) -> list[Array]:
 def orders_by_way(known: Data, test: Data, grown: str) -> dict[str, Array]:
     """For each way to choose, learn from `known`, and return the kernels for each problem of `test`, the best first.
 
-    grown: the selector's name in GROWERS. If several problems are equally near, the first counts as the nearest.
+    grown: the name in GROWERS of the selector's method. `nearest neighbour` takes the first of equally near problems.
     """
     nearest = [int(np.argmin(known.space.apart(row, known.known))) for row in test.known]
     return {
@@ -128,7 +128,7 @@ def candidates(times: Times) -> int:
 
 
 def _oracle(logs: Array) -> Array:
-    """Return the log of the oracle's time on each problem: the mean of two halves, each timing the other's choice."""
+    """Return the log of the oracle's time on each problem: the mean of two halves, each timing the other's fastest."""
     chosen = np.nanargmin(logs, axis=2)
     rows = np.arange(logs.shape[1])
     return np.asarray((logs[1, rows, chosen[0]] + logs[0, rows, chosen[1]]) / 2)
@@ -283,7 +283,7 @@ def train(store: Reader, registry: Registry, runs: Sequence[str], tests: Sequenc
 
 
 def _held_out(store: Reader, registry: Registry, times: Times, tests: Sequence[str]) -> Times:
-    """Return the times of the test's problems with the kernels of the training. Raises UsageError."""
+    """Return the times, in the runs `tests`, of the kernels in `times` and, if timed, a selector. Raises UsageError."""
     test_times = read_times(store, registry, tests, selected=True)
     if test_times.setting != times.setting:
         pairs = zip(test_times.setting._fields, test_times.setting, times.setting, strict=True)

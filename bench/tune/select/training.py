@@ -149,7 +149,7 @@ def words_of(kind: type[Problem]) -> tuple[str, ...]:
 
 
 def others_of(kind: type[Problem]) -> tuple[str, ...]:
-    """Return the axes that no expression contains, on each of which all problems of a model must have one value."""
+    """Return the axes that no expression contains; on each, all problems of a model must have the same value."""
     contained = {*inputs_of(kind), *kind.sizes, *words_of(kind), *kind.features.held}
     return tuple(name for name in kind.axes() if name not in contained)
 
@@ -181,7 +181,7 @@ class FeatureSpace(NamedTuple):
     slopes: tuple[str, ...]
 
     def numbers(self, problems: Sequence[Problem]) -> Array:
-        """Return an array (problems x columns): the inputs, then the index of the word on each axis, -1 if unlisted."""
+        """Return an array (problems x columns): the inputs, then for each axis in `words` the name's index, or -1."""
         rows = []
         for problem in problems:
             words = ((values, getattr(problem, name)) for name, values in self.words.items())
@@ -193,7 +193,7 @@ class FeatureSpace(NamedTuple):
         return evaluated((*self.inputs, *self.words), self.texts, known)
 
     def apart(self, point: Array, others: Array) -> Array:
-        """Return the distance of each problem in `others` from `point`, in octaves; infinite if a word differs."""
+        """Return the distance of each problem in `others` from `point`, in octaves; infinite if a name differs."""
         count = len(self.inputs)
         octaves = np.log2(others[:, :count]) - np.log2(point[:count])
         is_like = (others[:, count:] == point[count:]).all(axis=1)
@@ -229,8 +229,8 @@ MISSING = math.log(100)
 class Data(NamedTuple):
     """Times with the features of their problems.
 
-    known: (problems x inputs); costs: (problems x kernels), the logarithm of the time divided by the fastest kernel's;
-    families: the index of each problem's family.
+    known: (problems x inputs); costs: (problems x kernels), log(time / time of the fastest kernel); families: the
+    index of each problem's family.
     """
 
     times: Times
@@ -278,5 +278,5 @@ def require_enough(where: str, data: Data) -> None:
 
 
 def single(means: Array, costs: Array) -> Array:
-    """Return the kernels timed on every problem, then the others, each sorted by mean cost over the problems."""
+    """Return the kernels timed on every problem, then the others; each group is sorted by mean cost."""
     return np.lexsort((costs.mean(axis=0), np.isnan(means).any(axis=0)))

@@ -123,7 +123,7 @@ def _looked_at(chosen: list[EmulatedCase], trips: dict[Loop, int]) -> Iterator[t
 def _look(
     case: EmulatedCase, names: tuple[str, ...], limit_s: int = LIMIT_S, sample: Mapping[int, int] = MappingProxyType({})
 ) -> tuple[list[Defect], dict[Loop, int]]:
-    """Return the defects of a case, and the highest number of iterations of each loop that was reached."""
+    """Return the defects of a case, and for each loop that was reached, its highest number of iterations."""
     defects, trips = list[Defect](), dict[Loop, int]()
     for outcome, some in looks(case, names, limit_s=limit_s, sample=sample, trips=True):
         defects += some
@@ -142,7 +142,7 @@ _CONSTANT = re.compile(r"\bconstexpr\b[^=;({]*?(\w+)\s*[={(]")
 
 
 def _sizes(loop: Loop) -> set[str]:
-    """Return the sizes in a loop's condition, without the variable at its start and the constants of its file."""
+    """Return the names of sizes in a loop's condition, except the name at its start and constants of the file."""
     parts = loop.head.split(";")
     bound = re.sub(r"^\s*\w+", "", parts[1] if len(parts) == 3 else loop.head)
     return set(_SIZE.findall(bound)) - set(_CONSTANT.findall(Path(loop.file).read_text(errors="replace")))
