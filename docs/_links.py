@@ -1,4 +1,4 @@
-"""For the site: what a page links to outside of docs/ is no page of it, so the words stay and the link goes."""
+"""For the site: replace each link to a file outside of docs/, which is not on the site, by its text."""
 
 import re
 from typing import Any

@@ -1,6 +1,6 @@
 """The command: `python -m kernelmark`, and the script `kernelmark`.
 
-Even at its start, an interrupt ends it without a traceback. `_signal` is loaded already; `signal` imports more.
+An interrupt ends it without a traceback, even during imports. Unlike `signal`, `_signal` imports nothing.
 """
 
 import _signal  # type: ignore[import-not-found]

@@ -22,7 +22,7 @@ WORD = ir.IntType(64)
 
 
 class Table(NamedTuple):
-    """A list of calls, three words each, at `address`. calls: their number. objects: what it points to, kept alive."""
+    """A list of calls, three words each, at `address`. calls: their number. objects: keeps their data alive."""
 
     address: int
     calls: int

@@ -17,12 +17,12 @@ from kernelmark.kernels._tile import INTEGER, LANES, VECTOR, after, loaded, numb
 
 
 def _ends(context: Any, builder: Any, signature: Any, args: Any) -> list[Any]:
-    """Return the target and source addresses of a copy with the arguments (to, at, source, begin, ...)."""
+    """Return the addresses of to[at] and source[begin] for a copy with the arguments (to, at, source, begin, ...)."""
     return [after(builder, data(context, builder, signature.args[i], args[i]), args[i + 1]) for i in (0, 2)]
 
 
 def moved(lanes: int) -> Any:
-    """Return `f(to, at, source, begin)`, which copies `lanes` contiguous elements as vectors."""
+    """Return `f(to, at, source, begin)`: to[at + i] = source[begin + i] for i < `lanes`, copied as vectors."""
 
     def typed(_context: Any, to: Any, at: Any, source: Any, begin: Any) -> Any:
         return types.void(to, at, source, begin), generate

@@ -30,7 +30,7 @@ class Gpus:
         return wait
 
     def around(self, steps: list[Launch]) -> list[Launch]:
-        """Return the steps between two waits: all other streams for the timed one, then the timed one for them."""
+        """Return the steps between waits: first, other streams wait for the timed one; last, it waits for them."""
         others = range(1, len(self.streams))
         return [self.after(0, *others), *steps, *(self.after(gpu, 0) for gpu in others)]
 

@@ -108,7 +108,7 @@ def alone(launch: Launch) -> Launch:
 
 
 def is_read_in_place(rows: int, step: int) -> bool:
-    """Return whether a product should read rows that are `step` floats apart in place, instead of copying them.
+    """Return whether a product should read rows in place instead of copying them. step: floats from row to row.
 
     It should if the rows span few pages and do not compete for the same cache sets. Rows compete if `step` is a
     multiple of NEAR that is greater than NEAR.
@@ -119,7 +119,7 @@ def is_read_in_place(rows: int, step: int) -> bool:
 def split(length: int, most: int, others: int, threads: int) -> list[tuple[int, int]]:
     """Cut a length into parts of at most `most`, or into smaller parts if threads then share the work more evenly.
 
-    The work is parts x `others` items. In the cost model, the thread with the most items determines the time, and
+    Each part is `others` items of work. In the cost model, the thread with the most items determines the time, and
     twice as many parts as necessary add the fraction ANEW to the time.
     """
     least = -(-length // most)
