@@ -386,7 +386,7 @@ def one_bank(loop: Sequence[Instruction]) -> int | None:
 
 
 def _registers(instruction: Instruction, only_result: bool = False) -> set[int]:
-    """Return the registers that an instruction reads or writes; of several in a row, nvdisasm prints only the first."""
+    """Return the registers that an instruction reads or writes; of consecutive ones, nvdisasm prints only the first."""
     operands = [text for text in instruction.operands.split(",") if not re.match(r"!?U?P[T\d]", text)]
     spans = zip(operands[: 1 if only_result else None], _spans(instruction), strict=False)
     return {
