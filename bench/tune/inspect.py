@@ -114,7 +114,7 @@ def space_text(kernel: Kernel, problem: Problem, device: DeviceLimits) -> str:
 
 
 def sample_problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
-    """Return typical problems that the kernel takes, with the first value of its domain on each axis. Raises UsageError."""
+    """Return typical problems that the kernel takes, with its domain's first value on each axis. Raises UsageError."""
     axes = {axis: values[0] for axis, values in kernel.domain.items()}
     for field in msgspec.structs.fields(problem_class):
         if field.required and field.name not in (*axes, *problem_class.sizes):
