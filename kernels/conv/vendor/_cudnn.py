@@ -109,9 +109,9 @@ def cudnn() -> Cudnn:
 
 
 def library_path() -> str:
-    """Return the library's path in the wheel, or its bare name.
+    """Return the path of the library in its wheel, or only its file name if the wheel is not installed.
 
-    The wheel's folder is a part of the namespace package `nvidia`.
+    The wheel's files are in the namespace package `nvidia`.
     """
     spec = importlib.util.find_spec("nvidia")
     for folder in (spec.submodule_search_locations or []) if spec else []:

@@ -10,7 +10,7 @@ from kernelmark.kernels.conv.problem import ConvOperands, ConvProblem
 
 
 def convolution(problem: ConvProblem, x: ConvOperands) -> Launch:
-    """Return a launch on `x.threads` threads, even if other kernels change PyTorch's setting.
+    """Return a launch on `x.threads` threads, whatever number of threads other kernels set in PyTorch.
 
     Raises Unsupported for gradients in bfloat16 without oneDNN: PyTorch's own loops keep partial sums in bfloat16, and
     their results are wrong.

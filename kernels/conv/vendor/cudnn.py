@@ -35,7 +35,7 @@ class _Descriptors(NamedTuple):
 
 @lru_cache
 def _descriptors(problem: ConvProblem, math: int) -> _Descriptors:
-    """Describe a problem; descriptors live as long as the process, since launches hold them."""
+    """Return cuDNN's descriptors of a problem; they are never destroyed, since launches hold them."""
     p, api = problem, cudnn()
     x, w, y = api.new("TensorDescriptor"), api.new("FilterDescriptor"), api.new("TensorDescriptor")
     convolution = api.new("ConvolutionDescriptor")
@@ -106,12 +106,12 @@ def _described(problem: ConvProblem) -> str:
 
 
 def products(m: int) -> Any:
-    """Return a function that counts F(m x m, 3 x 3)'s products, (m + 2)^2 per tile; the transforms are undocumented."""
+    """Return a function that counts F(m x m, 3 x 3)'s (m + 2)^2 products per tile, not its undocumented transforms."""
     return lambda p: p.flop * (m + 2) ** 2 // (9 * m * m)
 
 
 def spectral(p: ConvProblem) -> int:
-    """Return the least operation count of the products, 6 per complex multiply-add; tile sizes are undocumented."""
+    """Return a lower bound on the products' operations, 6 per complex multiply-add, as tile sizes are undocumented."""
     height, width = (min(_TILE, size) for size in (p.h + sum(p.pad_h), p.w + sum(p.pad_w)))
     tiles = max(1, (p.p * p.q) // (_TILE * _TILE))
     return p.n * p.k * (p.c // p.groups) * max(3 * p.p * p.q, 6 * tiles * height * (width // 2 + 1))
@@ -154,7 +154,7 @@ _ALGORITHMS: tuple[tuple[str, dict[str, int], dict[str, Any], str], ...] = (
 
 
 def _math(dtype: str, numerics: Any) -> int:
-    """Return the math type: DEFAULT_MATH, which allows TF32, for `tf32`; else FMA_MATH for FP32, or TENSOR_OP_MATH."""
+    """Return DEFAULT_MATH (which allows TF32) for `tf32`, else FMA_MATH for FP32 or TENSOR_OP_MATH for 16 bits."""
     if numerics == "tf32":
         return _cudnn.DEFAULT_MATH
     return _cudnn.FMA_MATH if dtype == "f32" else _cudnn.TENSOR_OP_MATH

@@ -63,7 +63,7 @@ def _geometry(p: ConvProblem) -> dict[str, list[int]]:
 
 
 def _first_plan(graph: Any, wanted: tuple[str, ...], barred: tuple[str, ...]) -> str:
-    """Build the first plan with these notes and return its name. Raises Unsupported if there is none."""
+    """Build the first plan with the wanted and no barred notes; return its name. Raises Unsupported if none exists."""
     cudnn = _frontend()
     graph.create_execution_plans([getattr(cudnn.heur_mode, mode) for mode in _MODES])
     graph.deselect_numeric_notes([getattr(cudnn.numerical_note, name) for name in barred])

@@ -23,7 +23,7 @@ _MULTIPLY_ADD = 6  # operations of a complex multiply-add that uses three real p
 
 
 class _Product(NamedTuple):
-    """C = op(A) op(B) as cuBLAS computes it, column-major, on spectra in rows: the operands and the operations."""
+    """The tensors and operations in cuBLAS's C = op(A) op(B); rows of spectra are columns for cuBLAS."""
 
     a: str
     b: str
@@ -47,7 +47,7 @@ def chosen(p: ConvProblem) -> Sides:
 
 
 def _seconds(c: Cuts) -> float:
-    """Return the model's seconds: tiles are written and read, and so are their spectra, which are as large."""
+    """Return the modelled seconds: to write and read tiles and their spectra (which are as large), and to multiply."""
     return 16 * c.points * c.planes / _BYTES_PER_S + _MULTIPLY_ADD * c.products / _FLOP_PER_S
 
 
@@ -60,7 +60,7 @@ def _plans(problem: ConvProblem, sides: Sides) -> dict[str, Any]:
 
 
 def _plan(cut: Cut, kind: str) -> Any:
-    """Return a plan for consecutive tiles with interleaved spectra: equal frequencies of all tiles are neighbours."""
+    """Return a plan for contiguous tiles whose spectra are interleaved: equal frequencies of all tiles are adjacent."""
     from cupy.cuda import cufft
 
     height, width = cut.height.side, cut.width.side

@@ -39,9 +39,9 @@ def _implementations() -> dict[ConvProblem, str]:
 def conv2d(problem: ConvProblem, x: ConvOperands) -> Launch:
     """PyTorch's convolution and its gradients, by oneDNN if PyTorch uses it.
 
-    PyTorch cannot write a convolution to a given output: it returns a new tensor, and copying it is timed (`out=` does
-    the same). Operands in nhwc are channels-last tensors. A call includes oneDNN's conversion of operands to its
-    blocked layout.
+    PyTorch cannot write a convolution to a given output: it returns a new tensor, and copying it is timed (with `out=`,
+    PyTorch copies, too). Operands in nhwc are channels-last tensors. A call includes oneDNN's conversion of operands to
+    its blocked layout.
     """
     from kernelmark.kernels._torch import implementation
     from kernelmark.kernels.conv.vendor._torch import convolution

@@ -54,7 +54,7 @@ def view(p: ConvProblem) -> View:
 
 
 def supports(most_groups: int) -> Callable[[ConvProblem], str | None]:
-    """Return the predicate for kernels whose grid has room for this many groups."""
+    """Return the predicate for kernels whose grid has room for at most `most_groups` groups."""
 
     def refusal(p: ConvProblem) -> str | None:
         shape = (("filter", f"{p.r}x{p.s}", "3x3"), ("stride", p.stride, 1), ("dilation", p.dilation, 1))
@@ -71,7 +71,7 @@ def supports(most_groups: int) -> Callable[[ConvProblem], str | None]:
 
 
 def executed(side: int) -> Callable[[ConvProblem, Tile], int]:
-    """Return a function that counts operations: transforms, (side + 2)^2 multiply-adds per tile, channel, filter.
+    """Return a function that counts operations of transforms, and (side + 2)^2 multiply-adds per tile, channel, filter.
 
     Each transform is counted once, although F(2x2,3x3) transforms the input for each block of filters.
     """

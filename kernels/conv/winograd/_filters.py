@@ -1,4 +1,4 @@
-"""Transformed filters: `side` x `side` planes, one for each position in a tile, in the layout of the products.
+"""Transformed filters: a plane for each of the side x side positions in a tile, in the layout of the products.
 
 A plane has a row for each output channel with the input channels along it, so that products read it in place.
 """
@@ -25,7 +25,7 @@ def scratch(line: int) -> int:
 
 @jit
 def lines_of_c(u, w, buffer, g, start, stop, first):
-    """Transform the filters k = start:stop for fprop; the first row of u belongs to filter `first`."""
+    """Transform the filters k = start:stop for fprop; u starts with filter `first`."""
     line, depth = g.filter_line, 9 * g.c
     for k in range(start, stop):
         if g.channels_last:
@@ -39,7 +39,7 @@ def lines_of_c(u, w, buffer, g, start, stop, first):
 
 @jit
 def lines_of_k(u, w, buffer, g, start, stop, first):
-    """Transform rows c = start:stop of rotated filters for dgrad, SIDE rows at a time; u begins at row `first`."""
+    """Transform rows c = start:stop of rotated filters for dgrad, SIDE rows at a time; u starts with row `first`."""
     line, depth = g.filter_line, 9 * g.c
     for row in range(start, stop, SIDE):
         count = min(SIDE, stop - row)

@@ -1,7 +1,7 @@
 """The filters' gradient by Winograd's algorithm, with the transposes of the forward pass's transforms.
 
-dw = G^T ((A dy A^T) * (B^T x B), summed over tiles) G: `side` x `side` planes of the input and of the output's gradient
-are multiplied with each other, plane by plane, and each filter is transformed back once.
+dw = G^T ((A dy A^T) * (B^T x B), summed over tiles) G. Both transformed operands have a plane for each of the
+side x side positions in a tile. Planes of equal positions are multiplied, and each filter is transformed back once.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -20,9 +20,9 @@ from kernelmark.kernels.conv.winograd._tiling import gradient_step, output_gradi
 
 @jit
 def _products(product, p, d, v, packed, strides, c, tiles, keep, rows, start, stop):
-    """Compute planes start:stop of the sums over tiles, for some rows k and all c.
+    """Compute planes start:stop of the sums over tiles, for the filters k in the range `rows` and all c input channels.
 
-    strides: between planes, channels and tiles, first in d, then in v.
+    strides: the distances between planes, channels and tiles in d, then those in v.
     """
     (d_plane, d_channel, d_tile), (v_plane, v_channel, v_tile) = strides
     count = rows[1] - rows[0]
@@ -34,7 +34,7 @@ def _products(product, p, d, v, packed, strides, c, tiles, keep, rows, start, st
 
 @jit
 def _filters(w, p, buffer, g, line, plane, first, start, stop):
-    """Compute filters start:stop from their planes, which begin with the row `first`."""
+    """Compute filters start:stop from the planes p, whose first row belongs to filter `first`."""
     for k in range(start, stop):
         filters_back(g.tile, buffer, p, (0, line, (k - first) * g.c, plane), g.c)
         if g.channels_last:

@@ -206,7 +206,7 @@ def _factor(n: int) -> int:
 
 
 def _picked(builder: Any, vectors: list[Any], places: Iterable[int]) -> Any:
-    """Return a vector of the elements at these places of consecutive vectors, merged one after the other."""
+    """Return a vector of the elements at these places in the concatenated vectors, which are merged one by one."""
     merged, wanted = vectors[0], [divmod(place, LANES) for place in places]
     for number, vector in enumerate(vectors[1:], 1):
         lanes = (at if number == 1 and of == 0 else i for i, (of, at) in enumerate(wanted))

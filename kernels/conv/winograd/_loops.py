@@ -1,6 +1,6 @@
 """Winograd convolution on one thread: transform blocks of tiles, multiply them with filters, transform back.
 
-Transformed operands are `side` x `side` planes, one for each place in a tile. A plane of images is (channels x tiles)
+Transformed operands have a plane for each of the side x side places in a tile. A plane of images is (channels x tiles)
 or, with channels last, (tiles x channels); lines along its second axis go through the transforms together.
 """
 
@@ -20,7 +20,7 @@ def padded(to, source, buffer, g, start, stop):
     """Copy rows start:stop of images with zero padding, and split each row into `phases` interleaved parts.
 
     The last vector of a row may extend into the next row, which then overwrites the excess. The last rows are copied
-    by way of `buffer`, which has one half for a row, one for its parts.
+    by way of `buffer`: one half is for a row, the other for its parts.
     """
     row, skipped, left = g.phases * g.columns, max(0, -g.left), max(0, g.left)
     count = min(g.width - skipped, row - left)  # elements that no tile reads are left out
@@ -93,7 +93,7 @@ def _transformed(g, to, off, place, count):
 
 @part
 def _outputs(buffer, products, g, plane, at, count):
-    """Compute m x m lines of outputs from one line of each plane, the first at buffer[0]; return a line's length."""
+    """Write m x m lines of outputs to `buffer`, computed from one line of each plane; return the length of a line."""
     side, m, line = g.m + 2, g.m, (count + LANES - 1) // LANES * LANES
     between = m * m * line
     for b in range(side):

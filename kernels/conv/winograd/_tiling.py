@@ -14,7 +14,8 @@ class Tiling(NamedTuple):
     sizes of the stored filters; transformed filters are planes of `filter_plane` elements in rows of `filter_line`.
     rotated: whether filters are rotated (dgrad). back: whether tiles are m x m parts of the output's gradient (wgrad).
     height, width, top, left: the image's sizes and zero padding. rows: rows of the padded copy. phases: parts of a row.
-    columns: elements of a part (whole vectors, unless fewer). With channels last, widths count elements.
+    columns: elements of a part, padded to whole vectors if it is longer than one. With channels last, `width`, `left`
+    and `columns` count the elements of all channels.
     """
 
     m: int
@@ -91,7 +92,7 @@ def output_gradient(problem: ConvProblem, m: int, lanes: int) -> Tiling:
 
 
 def _columns(count: int, lanes: int) -> int:
-    """Return the elements of a part: padded to whole vectors, unless it is below one vector (mostly zeros then)."""
+    """Return `count`, rounded up to whole vectors if it exceeds one vector; shorter parts would become mostly zeros."""
     return count if count <= lanes else -(-count // lanes) * lanes
 
 

@@ -71,7 +71,7 @@ def _is_whole(p: ConvProblem, t: Tile, m: int) -> bool:
 
 
 def _suits(p: ConvProblem, t: Tile, m: int) -> str | None:
-    """Return why a tile is not the default, or None: its filters should stay in a cache until they are multiplied.
+    """Return why a tile is not the default, or None: the default keeps filters in a cache until they are multiplied.
 
     The other operand is packed again for every OUTPUTS filters, which costs little if it is small; each thread of wgrad
     packs all of it rather than a share. If the cache has no room even for SOME filters, MANY are used, so that the

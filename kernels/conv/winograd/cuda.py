@@ -37,7 +37,7 @@ def round_up(a: int, unit: int) -> int:
 
 
 def _wide_enough(p: ConvProblem, width: int) -> str | None:
-    """Return why a tile of `width` filters is not used for `p`, or None: a tile of half this width may be enough."""
+    """Return a reason if a group's filters fill at most half of a tile of `width` filters, else None."""
     k = view(p).k
     return None if 2 * k > width else f"{k} filters a group fill at most half of a tile of {width}"
 
@@ -120,7 +120,7 @@ def _input(v: View, made: Scratch, first: int, ldt: int) -> KernelCall:
 
 
 def _of_chunk(v: View, t: Tile, ldk: int, first: int, count: int, most: int) -> list[KernelCall]:
-    """Return the three passes over `count` tiles from `first` on. Scratch is for `most` tiles."""
+    """Return three launches (transform, product, inverse) for `count` tiles from `first` on; scratch is for `most`."""
     ldt, outputs = round_up(count, PACK), v.k * v.groups
     plane = 4 * frequencies(4) * v.groups * round_up(most, PACK)
     made, products = Scratch("input", plane * v.c), Scratch("products", plane * ldk)
