@@ -68,7 +68,7 @@ def _version(path: str) -> str:
 
 @lru_cache
 def _limit(path: str, threads: int) -> object:
-    """Limit the library's threads if it supports that; otherwise the row records how many it used."""
+    """Limit the library's threads if it supports that; otherwise the row records how many threads the library used."""
     if function := _symbol(path, "openblas_set_num_threads"):
         function(threads)
     loaded = threadpoolctl.ThreadpoolController().select(filepath=str(Path(path).resolve()))

@@ -153,7 +153,7 @@ def geam(x: GemmOperands, dtype: str, m: int, n: int, alpha: float, a: Any, op_a
 
 
 class Spectrum(NamedTuple):
-    """A batch of FP32 complex matrices, column by column: address, operation, leading dimension and batch stride."""
+    """A batch of column-major FP32 complex matrices: address, operation, leading dimension and batch stride."""
 
     pointer: int
     op: str

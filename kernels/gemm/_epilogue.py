@@ -74,7 +74,7 @@ def steps(product: Product, weights: Array, velocity: Array) -> dict[str, Produc
 
 
 def step_changes(output: str, changed: Mapping[str, Changed]) -> dict[str, Changed]:
-    """Return `changed` with "c" replaced by changes of the term that `steps` adds to the product for `output`."""
+    """Return `changed` with "c" for the changes of the term that `steps` adds to the product to obtain `output`."""
     factors = {"c": float(output == "c") - RATE * DECAY, "v": MOMENTUM}
     added = [(*changed[name][:3], *(factor * x for x in changed[name][3:])) for name, factor in factors.items()]
     which, row, column, new, old = map(np.concatenate, zip(*added, strict=True))
@@ -82,16 +82,17 @@ def step_changes(output: str, changed: Mapping[str, Changed]) -> dict[str, Chang
 
 
 def updated(product: Product, weights: Array, velocity: Array, rng: "np.random.Generator") -> Reference:
-    """Return the reference of C, which holds the reference of V in `beside`. Both outputs are linear in the product."""
+    """Return the reference of C, with that of V in its field `beside`. Both outputs are linear in the product."""
     products = steps(product, weights, velocity)
     v = reference(products["v"], rng)._replace(name="v")
     return reference(products["c"], rng)._replace(beside=(v,))
 
 
 def bound(epilogue: Epilogue, numerics: str, storage: str, k: int, stored: str, is_plain: bool) -> Bound:
-    """Return the bound of C or V: the product's errors, and the epilogue's own. `Reference.scaled` applies the slope.
+    """Return the bound of C or V: the errors of the product and of the epilogue itself, without a sigmoid's slope.
 
-    The bound is a multiple of the reference's `unit`. is_plain: alpha is 1, and nothing is added to the product.
+    The bound is a multiple of the reference's `unit`; `Reference.scaled` multiplies it by the slope. is_plain: alpha is
+    1, and nothing is added to the product.
     """
     sum_error = sum_bound(numerics, storage, k, stored, added=float(not is_plain))
     return sum_error._replace(own=_SIGMOID * NUMERICS[numerics].accumulate) if epilogue == "sigmoid" else sum_error

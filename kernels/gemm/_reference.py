@@ -34,7 +34,7 @@ EDGES = [0, -1]
 class Product(NamedTuple):
     """A batch of alpha A B + beta C: a (batch, m, k), b (batch, k, n), c (batch, m, n), or None if beta is 0.
 
-    added: if C is itself a sum, the norm of its terms, which error bounds use instead of beta C.
+    added: if each element of C is itself a sum, the norm of its terms; error bounds use it instead of beta C.
     """
 
     a: Array
@@ -99,7 +99,7 @@ class Sums(NamedTuple):
     """Random weights, and the float64 sums of all rows (or of all columns) with these weights.
 
     edges: the product's first and last column (or row), computed as sums with weights of 0 and 1. squares: the squared
-    units of the sums, then the squared units of the edges.
+    units of error bounds (`Product.unit`), first of the sums, then of the edges.
     """
 
     weights: Array
@@ -111,10 +111,10 @@ class Sums(NamedTuple):
 class Reference(NamedTuple):
     """The float64 `values` of all elements, or of a sample along with sums over each whole row and column.
 
-    rows, cols: the sample has the elements where these cross. name: the output's name. beside: references of the
-    problem's other outputs. unit: the unit of error bounds of `values`. mixed: the least unit of all elements if the
-    algorithm adds rows and columns before it multiplies, so that errors of large elements spread; otherwise 0. before:
-    the values whose sigmoids are `values`, if these are sigmoids.
+    rows, cols: the sample consists of the elements where these rows and columns cross. name: the output's name. beside:
+    references of the problem's other outputs. unit: error bounds of `values` are multiples of it. mixed: if the
+    algorithm adds rows and columns before it multiplies, the least unit of any element, since errors of large elements
+    spread; otherwise 0. before: if `values` are sigmoids, their arguments.
     """
 
     product: Product
@@ -129,10 +129,10 @@ class Reference(NamedTuple):
     before: Array | None = None
 
     def scaled(self, bound: Bound) -> Bound:
-        """Return the bound with the unit of these values.
+        """Return the bound in multiples of these values' `unit`, which is multiplied by the slope if they are sigmoids.
 
-        A sigmoid multiplies an error of x by at most its steepest slope between x and the erroneous x, which is at the
-        point nearest to 0: |x| less the largest error.
+        A sigmoid multiplies an error of x by at most its steepest slope between x and the erroneous x. This slope is at
+        the point nearest to 0: |x| less the largest error.
         """
         if self.before is None:
             return bound._replace(unit=self.unit)
@@ -172,7 +172,7 @@ class Reference(NamedTuple):
         return None
 
     def _wrong_zeros(self, c: Array, bound: Bound) -> str | None:
-        """Check elements that are 0, which are rare in a correct product and common in one with gaps."""
+        """Check elements that are 0: few in a correct product, but many if parts of it were not computed."""
         zeros = c == 0
         places = np.argwhere(zeros)[:SUSPECTS].tolist() if zeros.any() else ()
         for i, row, col in places:

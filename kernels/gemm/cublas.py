@@ -1,9 +1,9 @@
 """cuBLAS, for row-major and for column-major operands.
 
-The plain kernels compute the row-major problem without a copy, as C^T = op(B)^T op(A)^T in column-major terms. For
-them, NT is the call (OP_T, OP_N), which the founding texts (docs/claims.md) name op_T, and which Caffe's caffe_gpu_gemm
-makes for A x B^T (src/caffe/util/math_functions.cu). The `_colmajor` kernels read the same buffers as column-major
-matrices, which is another product: for them, NT is the call (OP_N, OP_T).
+The plain kernels compute the row-major problem without a copy, as C^T = op(B)^T op(A)^T in column-major terms. Their
+NT is the call (OP_T, OP_N). The founding texts (docs/claims.md) name this call op_T, and Caffe's caffe_gpu_gemm makes
+it for A x B^T (src/caffe/util/math_functions.cu). The `_colmajor` kernels read the same buffers as column-major
+matrices, and so compute another product; their NT is the call (OP_N, OP_T).
 """
 
 from collections.abc import Iterator
@@ -171,7 +171,7 @@ def loop(problem: GemmProblem, x: GemmOperands) -> Launch:
 
 
 def _aligned(problem: GemmProblem) -> str | None:
-    """Return why GemmGroupedBatchedEx cannot take `problem`, or None; in f16, m1n1k1 accessed a misaligned address."""
+    """Return why GemmGroupedBatchedEx cannot take `problem`, or None; m1n1k1 in f16 led to a misaligned address."""
     return fits_ints(problem) or (rows_of_16_bytes(problem) if problem.dtype in ("f16", "bf16") else None)
 
 

@@ -263,7 +263,7 @@ def wgmma_grouped(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelC
 
 
 def rows_and_columns(p: GemmProblem) -> tuple[int, int]:
-    """Return (m, n) or (n, m): first the size of the operand in registers, which is not stored along k."""
+    """Return (m, n) if A is the operand in registers, or (n, m) if B is: the one that is not contiguous along k."""
     return (p.m, p.n) if p.op_a == "T" else (p.n, p.m)
 
 

@@ -40,7 +40,8 @@ def piped(entry: str, p: GemmProblem, t: Tile) -> str:
     """Return a pipelined kernel's C++ name with W and WHOLE filled in.
 
     WHOLE is true if tiles and steps divide the product and op(B) is T. The kernel then starts the copies of a step in
-    thirds: most copies are single words, and thirds gained 15 % on an H200. In NN, thirds lost 2 to 5 %.
+    thirds: most of these copies are single words, and thirds were 15 % faster on an H200. In NN, they were 2 to 5 %
+    slower.
     """
     whole = p.op_b == "T" and not (p.m % t.BM or p.n % t.BN or p.k % t.BK)
     return packed(entry, p).replace("{WHOLE}", str(whole).lower())
@@ -169,7 +170,7 @@ def async_(p: GemmProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]:
 
 
 def half_empty(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return a reason if one or two tiles of at least WIDE's width cover n, and the last is half empty, else None."""
+    """Return a reason if n takes one or two tiles as wide as WIDE or wider, the last of them half empty, else None."""
     empty = -p.n % t.BN
     if WIDE["BN"] <= t.BN and empty >= t.BN // 2 and p.n <= 2 * t.BN:
         return f"{empty} columns of the last tile are empty"
@@ -184,7 +185,7 @@ def slices(p: GemmProblem, t: Tile) -> tuple[int, int]:
 
 
 def _sliced(choice: Choice) -> dict[str, Tunable]:
-    """Return a tile's tunables of slices: at most three blocks per multiprocessor, and deep slices for large tiles."""
+    """Return a tile's tunables for slices of k: up to three blocks per multiprocessor; deep slices for large tiles."""
     return {
         "SMS": multiprocessors,
         "BLOCKS_PER_SM": min(choice.resident, 3),
@@ -239,7 +240,7 @@ class Dealt(NamedTuple):
 
 
 def dealt(p: GemmProblem, t: Tile) -> Dealt:
-    """Return a schedule. A block's share is 1 to 2 tiles; if tiles are few, at least DEPTH along k or a whole tile."""
+    """Return a schedule. A block's share is 1 to 2 tiles; if tiles are few, it is at least DEPTH along k or a tile."""
     count, steps, fill = tiles(p, t), ceil_div(p.k, t.BK), t.SMS * t.BLOCKS_PER_SM
     whole = max(count // fill - 1, 0) * fill
     rest = (count - whole) * steps

@@ -163,13 +163,13 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
 
     @staticmethod
     def _expect(word: str, *parts: tuple[str, str, tuple[str, ...]]) -> None:
-        """Raise ValueError if a part of the problem, (name, value, expected), cannot be combined with `word`."""
+        """Raise ValueError if a part (name, value, expected) has a value that is not expected together with `word`."""
         for name, value, expected in parts:
             if value not in expected:
                 raise ValueError(f"{name} is {value}, expected {' or '.join(expected)} with {word}")
 
     def _check_integers(self) -> None:
-        """Raise ValueError unless each result is a plain sum that fits 32 bits for all operands."""
+        """Raise ValueError unless each result is a plain sum that fits in 32 bits, whatever the operands' values."""
         for name, expected in (("alpha", 1), ("beta", 0), ("epilogue", "plain")):
             if (value := getattr(self, name)) != expected:
                 raise ValueError(f"{name} is {value}, expected {expected} with s8.s32")
@@ -303,7 +303,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         return wrong
 
     def _all_elements(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums | None:
-        """Return a check of all elements that recomputes rows and columns of changed operands; None for large sizes."""
+        """Return a check of all elements (None for large sizes); it recomputes rows and columns of changed operands."""
         if self.flop // 2 > _reference.WHOLE_REFERENCE_MACS:
             return None
         known = self._activation(inputs).reference(rng)

@@ -79,7 +79,7 @@ def unlike_mma(t: Tile, itemsize: int, along_k: tuple[bool, bool]) -> str | None
 
 
 def _beyond_stripes(t: Tile, itemsize: int) -> str | None:
-    """Return why the stripes that warps store through do not fit into the panels' memory, or None (mma_store.cuh)."""
+    """Return why the stripes through which warps store C do not fit in the panels' memory, or None (mma_store.cuh)."""
     stripes = warps(t) // 32 * 16 * (t.WN + 8) * max(itemsize, 4)
     panels = t.STAGES * t.BK * (t.BM + t.BN) * itemsize
     return f"stripes take {stripes} bytes, expected at most the {panels} of the panels" if stripes > panels else None
