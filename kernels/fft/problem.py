@@ -56,7 +56,7 @@ class FftOperands(Protocol):
 
 
 class Transformed(NamedTuple):
-    """The float64 result, and `size`: the rms of each result's real and imaginary parts, computed from its input."""
+    """The float64 results, and the `size` of each: the rms of a real or imaginary part, from the norm of its input."""
 
     values: Array
     size: Array
@@ -153,7 +153,7 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         return compare("y", outputs["y"], reference.values, bound, self.dtype)
 
     def checksums(self, inputs: Arrays, rng: "np.random.Generator") -> Checksums:
-        """Return a check of weighted sums of each transform, computed from its input and the adjoint transform."""
+        """Return a check that compares weighted sums of results with sums of inputs, weighted by the adjoint."""
         x, y = (operand.shape[1:] for operand in self.operands())
         over = sum_weights(rng, y)
         back, over = self._adjoint(over).ravel(), over.ravel()
@@ -211,9 +211,9 @@ class FftProblem(Problem, frozen=True, kw_only=True):
         return round(self.b * (5 if self.kind == "c2c" else 2.5) * points * math.log2(points))
 
     def least_flop(self, numerics: str) -> int:
-        """Return a quarter of the nominal count, a lower bound: real transforms of 4 points take 6 operations, not 20.
+        """Return a lower bound, a quarter of the nominal count: real transforms of 4 points take 6 operations, not 20.
 
-        By the definition, results are sums along one axis after the other; symmetry saves at most three quarters.
+        Transforms by the definition (`dft`) sum along each axis in turn; symmetry saves at most three quarters of this.
         """
         if numerics not in _DIRECT:
             return self.flop // 4

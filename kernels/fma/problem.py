@@ -103,6 +103,6 @@ class FmaProblem(Problem, frozen=True, kw_only=True):
 
 
 def coarse(values: Array) -> Array:
-    """Round values in [-1, 1] to -3/4, -1/4, 1/4 or 3/4 (and 1 itself to 5/4), as kernels do, but never to 0."""
+    """Round values in [-1, 1] to -3/4, -1/4, 1/4 or 3/4 (1 itself to 5/4), as kernels do; no value becomes 0."""
     halves: Array = np.floor(2 * values.astype(np.float64))
     return halves / 2 + 0.25

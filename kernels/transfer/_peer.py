@@ -1,4 +1,4 @@
-"""Helper processes, one per lane, that the worker starts and sends requests to; they end with the worker."""
+"""Helper processes, one per lane (a band of the data), that the worker starts and directs; they end with the worker."""
 
 import ctypes
 import fcntl
@@ -62,7 +62,7 @@ class Peer:
         return self._process.poll() is None
 
     def share(self, fd: int, nbytes: int) -> tuple[int, int]:
-        """Let the helper map a file; return the file's number and its address in the helper. Raises RuntimeError."""
+        """Map a file in the helper; return its number and address there. Raises RuntimeError if the helper ended."""
         handle = next(self._handles)
         with self._asking():
             socket.send_fds(self._requests, [REQUEST.pack(MAP, handle, 0, nbytes)], [fd])
@@ -124,7 +124,7 @@ class Peer:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Raise RuntimeError, which names the helper process, if it has ended instead of answering."""
+        """In this context, raise RuntimeError with the exit status if the helper process ends instead of answering."""
         try:
             yield
         except (BrokenPipeError, ConnectionResetError):
@@ -137,7 +137,7 @@ def _spawned(lane: int, generation: int) -> Peer:
 
 
 def peer(lane: int) -> Peer:
-    """Return the helper process of a lane; a new one is started if the last one has ended. Raises Unsupported."""
+    """Return the helper process of a lane; start a new one if the last ended. Raises Unsupported if not on Linux."""
     if not (hasattr(os, "memfd_create") and hasattr(_libc, "process_vm_readv")):
         raise Unsupported("sharing memory with another process by a file descriptor needs Linux")
     return next(helper for helper in (_spawned(lane, number) for number in itertools.count()) if helper.alive)

@@ -75,7 +75,7 @@ def wait(counts, at, value):  # type: ignore[no-untyped-def]
 
 @jit
 def stage(b, a, step, counts, ahead):  # type: ignore[no-untyped-def]
-    """Copy a to b in pieces of `step` elements. counts[0] counts copied pieces, at most `ahead` more than counts[8]."""
+    """Copy a to b in pieces of `step` elements; counts[0] (copied) exceeds counts[8] (finished) by at most `ahead`."""
     for piece in range((a.size + step - 1) // step):
         wait(counts, 8, piece - ahead + 1)  # type: ignore[no-untyped-call]
         start = piece * step

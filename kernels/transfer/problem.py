@@ -163,6 +163,6 @@ class TransferProblem(Problem, frozen=True, kw_only=True):
         return self.n * DTYPES[self.dtype].itemsize * (2 if self.direction == "bidir" else 1)
 
     def link(self, footprint_bytes: int) -> str:
-        """Return the id of the transfer whose rate is the ceiling: in this direction, with `footprint_bytes` in all."""
+        """Return the id of the transfer that measures the ceiling: `footprint_bytes` in all, in the same direction."""
         operands = 4 if self.direction == "bidir" else 2
         return f"transfer/n{max(1, footprint_bytes // (4 * operands))}/f32/{self.direction}"

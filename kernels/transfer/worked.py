@@ -1,7 +1,8 @@
 """Transfers within the host's memory, with multiply-adds on each element after it has arrived.
 
 Each lane moves a band of elements. `serial` copies and then works, `arrived` omits the copy, and `staged` has two
-threads per lane, so that copy and work can overlap. The overlap is the hidden share of the shorter of copy and work.
+threads per lane, so that copy and work can overlap. The overlap is the time that this saves, divided by the time of the
+copy or of the work, whichever is shorter.
 """
 
 from functools import lru_cache, partial

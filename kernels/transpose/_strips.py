@@ -14,7 +14,7 @@ class Strips(NamedTuple):
 
 
 def strips(longer: int, line_bytes: int, threads: int, cache_bytes: int, wanted: int = 0) -> Strips:
-    """Return strips of width T: the largest T for which scratch of SHARE of the matrix holds a strip per thread.
+    """Return strips of the largest width T for which scratch (SHARE of the matrix) holds a strip for each thread.
 
     If T is above 32, a strip must fit in the second-level cache of `cache_bytes`; if T is above 64, the strip and a
     copy of it must fit. If T is 16 or less, long chunks matter more than threads, and scratch for one strip is enough.

@@ -56,7 +56,7 @@ def imatcopy(problem: TransposeProblem, x: TransposeOperands) -> Launch:
 @kernel("transpose", places=("in",), threaded=True, **_OPENBLAS)
 @threads_that_pay(compiled=False)
 def omatcopy_and_back(problem: TransposeProblem, x: TransposeOperands) -> Launch:
-    """OpenBLAS omatcopy to a full copy on all threads, which is then copied back on all threads."""
+    """OpenBLAS omatcopy to a full copy, which is then copied back, both on all threads."""
     b = x.scratch((problem.n, problem.m), problem.dtype)
     result, there = x.a.reshape(b.shape), _omatcopy(x.a, b, problem.dtype, x.threads)
     return in_turn(there, in_bands(problem.n, x.threads, lambda i, j: lambda: np.copyto(result[i:j], b[i:j])))

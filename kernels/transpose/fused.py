@@ -18,7 +18,7 @@ from kernelmark.kernels.transpose.problem import TransposeProblem
 
 
 def stash_bytes(v: View) -> int:
-    """Return the bytes of the stash in scratch; its number of rows is half the greatest common divisor of the sides."""
+    """Return the bytes of scratch for saved rows; the number of rows is half the greatest common divisor of m and n."""
     return v.common // 2 * v.cols * v.itemsize
 
 

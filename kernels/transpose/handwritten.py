@@ -147,6 +147,6 @@ def vectorised_inplace(p: TransposeProblem, t: Tile, device: DeviceLimits) -> li
 
 
 def _pairs(p: TransposeProblem, width: int, group: int) -> tuple[int, int]:
-    """Return the folded grid of pairs.cuh."""
+    """Return the grid of pairs.cuh: the tiles on and below the diagonal, folded into a rectangle."""
     groups = ceil_div(p.n, width * group)
     return group**2 * (groups | 1), ceil_div(groups, 2)

@@ -19,7 +19,7 @@ _EACH = 16  # elements a thread moves before a block gets more threads
 
 
 class View(NamedTuple):
-    """The buffer as c2r.cu sees it, with rows along the longer side. back: m > n; the inverse steps run, last first."""
+    """The buffer as c2r.cu sees it, with rows along the longer side. back: m > n, so inverse steps run, last first."""
 
     rows: int
     cols: int
