@@ -78,7 +78,7 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def forgetting() -> Iterator[Registry]:
-    """Return a context with the registry; at its end, newer kernels, operations and plug-ins are forgotten."""
+    """Return a context with the registry; at its end, kernels, operations and plug-ins added in it are forgotten."""
     registry_ = discover()
     known, plugins = (copy(registry_.kernels), copy(registry_.operations)), dict(discovery._loaded)
     sampling = sample.secrets, sample.CHECKED_SHARE  # the fake device's plug-in replaces these
@@ -156,7 +156,7 @@ def complaint() -> Callable[[Callable[[], object]], str]:
 
 @pytest.fixture(scope="session")
 def python_in() -> Callable[..., Finished]:
-    """Return a function that runs Python in a folder, which also holds the results."""
+    """Return a function that runs Python in a folder, where kernelmark also stores its results."""
 
     def run(folder: Path, *words: str, **variables: str) -> Finished:
         env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}

@@ -214,7 +214,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def measured(put, store):
-    """Return a function that adds rows of a GPU that is slower at 16 and eight times as fast at 1024."""
+    """Return a function that adds rows of a CPU and a GPU; the GPU is slower at 16 and eight times as fast at 1024."""
 
     def record(names=NAMES, **values):
         for m, times in SIZES.items():

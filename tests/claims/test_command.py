@@ -31,7 +31,7 @@ TINY = ("gemm/m64n48k32/f32/TN/alpha-0.01/beta1", "gemm/m96n48k32/f32/TN/alpha-0
 
 @pytest.fixture
 def measure(store, registry, monkeypatch):
-    """Return a function that measures missing rows of the claim `beta` on tiny problems, or with given changes."""
+    """Return a function that measures missing rows of the claim `beta`, with tiny problems or other `changes`."""
     (claim,) = claims(["beta"])
 
     def of(say=lambda line: None, changes=(), **options):
@@ -169,7 +169,7 @@ def _fits(glob, names):
 
 
 def test_a_case_has_the_same_contenders_in_every_experiment(registry):
-    """A run keeps the first row of a case, and kernels that are compared must have been measured in turn."""
+    """A run keeps only the first row of a case, but kernels are compared only if they were measured alternately."""
     for devices in (("cpu",), ("cpu", "cuda")):
         contenders = {}
         for trial in (e for e in catalog().experiment if e.device in devices):

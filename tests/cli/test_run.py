@@ -258,7 +258,7 @@ TWO_TYPES = "[[sweep]]\nop = 'copy'\ndtype = ['f32', 'f64']\nn = 5\nm = [1, 2, 3
 
 @pytest.fixture
 def shards(tmp_path):
-    """Two of three shards on the fake device, the second with another host and other ceilings; their paths."""
+    """The paths of two of three shards on the fake device; the second has another host and other ceilings."""
     suite = suite_file(tmp_path, range(1, 7))
     paths = []
     for index, (host, rate) in enumerate((("one", 1e9), ("two", 2e9)), 1):

@@ -1,4 +1,4 @@
-"""Stores that are damaged or read-only: commands end in one line or with what they could read; none writes."""
+"""Stores that are damaged or read-only: commands print one line or what they can read, and write nothing."""
 
 import random
 import shlex
@@ -197,7 +197,7 @@ def read_only(small_disk):
 
 @pytest.fixture
 def unfinished(store):
-    """The files of a store, of whose rows some have not reached the first file."""
+    """The files of a store, some of whose rows are still only in the write-ahead log."""
     begin_run(store, "20260101-old", name="base", planned=1)
     add(store, "20260101-old", "m3n5/f32", (1e-3, 1.1e-3))
     files = [store.path, store.path.with_name("results.db-wal"), store.path.with_name("results.db-shm")]

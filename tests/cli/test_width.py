@@ -82,7 +82,7 @@ def words_of(text: str) -> set[str]:
 
 
 def fill(store: Store, run_id: str, factor: float) -> None:
-    """A run with a row of each kind: noisy, baseline, bounded, in place by name only, without a time."""
+    """Add a run with rows of each kind: noisy, baseline, with ceiling, in place with large scratch, without a time."""
     begin(store, run_id, name=f"the {run_id} run of this test", suites=("long-name-of-a-suite", "another"), planned=199)
     baseline = {"baseline": KERNELS[1], "roofline_pct": 41.234, "bound_by": "memory", "ceiling_gbyte_per_s": 61.1}
     gain = {"speedup": 1.23456, "speedup_ci95_low": 0.0123456, "speedup_ci95_high": 12.3456, "scratch_bytes": 219_000}
@@ -117,7 +117,7 @@ def tile(number: int) -> str:
 
 
 def tunings(store: Store) -> None:
-    """A search and its race, over two problems, of a kernel with many tunables; and a history of its versions."""
+    """Add a search over two problems, and its race, for a kernel with many tunables."""
     spaces = [
         {"problem": CONV.format(r=r), "size": 10**9, "valid": 10**6, "exact": False, "listed": 2000, "default": tile(1)}
         for r in (3, 5)
@@ -134,7 +134,7 @@ def tunings(store: Store) -> None:
 
 
 def versions(store: Store) -> None:
-    """Versions with long verdicts and tiles, of which the last was not in turn with the first."""
+    """Add two versions with long verdicts and tiles; the second has no speedup over the first."""
     known = {"kernel": KERNELS[0], "problem": CONV.format(r=3), "saved_at": "2026-01-01T10:00:00+00:00", "by": "watch"}
     known |= {"verdict": "FAIL, does not compile and 12 reports", "right": False, "tile": tile(4), "time_s": 1.23456e-3}
     known |= {"low": 1.2e-3, "high": 1.3e-3, "registers": 255, "spill_bytes": 65536, "device": "Some GPU"}
@@ -182,7 +182,7 @@ def shown(folder, monkeypatch):
 
 
 def require_fitting(printed):
-    """Fail if the output at some width has a line that is wider, or a word that the widest output does not have."""
+    """Fail if an output has a line that is wider than the terminal, or a word that is not in the widest output."""
     whole = words_of(printed(WIDE))
     for width in SIZES:
         output = printed(width)

@@ -293,7 +293,7 @@ def drifting(factor, slope):
 
 @pytest.fixture
 def drifted(store):
-    """Return a store in which NT takes as long as NN in BASE, and 1.2 times as long in NEW, at half the speed."""
+    """Return a store: NT takes as long as NN in BASE and 1.2 times as long in NEW, whose machine is half as fast."""
     for run_id, machine, nt in (("base", 1.0, 1.0), ("new", 2.0, 1.2)):
         begin(store, run_id)
         add_variant(store, run_id, NT, drifting(machine * nt, 0.05))

@@ -6,8 +6,8 @@ The command removes each barrier, wait, arrival, fence and boundary guard, shift
 leading dimension by another size. For each mistake, it runs the sweeps of all kernels that include the file, until a
 case complains. It prints the survivors; the exit status is 1 if survivors.md does not explain one of them.
 
---short runs only the cases of the short test run. --trips prints instead the most iterations of each loop in these
-cases, the iterations that it must have, and the case with the most.
+--short runs only the cases of the short test run. --trips only prints, for each loop, the most iterations in any of
+these cases, the number that is required, and the case with the most.
 """
 
 import argparse

@@ -34,7 +34,7 @@ def last(launch: Launch, blocks: int = 1) -> Launch:
 
 
 def ends(launch: Launch, rows: int = 1, blocks: int = 1) -> Launch:
-    """Return the launch of the last blocks of each row: the grid is divided into `rows` rows along x."""
+    """Return the launch of the last `blocks` blocks of each row; the grid is divided into `rows` equal rows along x."""
     x, y, z = extents(launch.grid)
     places = product(range(y * z), range(rows), range(blocks))
     return numbered(launch, *(yz * x + (row + 1) * x // rows - 1 - block for yz, row, block in places))
@@ -45,7 +45,7 @@ def numbered(launch: Launch, *blocks: int) -> Launch:
 
 
 def last_block(planned: list[Launch]) -> list[Launch]:
-    """Choose all blocks of all launches but the last, and the last block of the last launch."""
+    """Choose the last block of the last launch, and all blocks of the launches before it."""
     return [*planned[:-1], last(planned[-1])]
 
 
@@ -58,7 +58,7 @@ def case_of(kernel: str, problem: Problem, tile: Mapping[str, int] | None = None
 
 
 def drawn(problem: Problem) -> dict[str, Array]:
-    """Draw values for all operands; outputs are poisoned, as unwritten elements are."""
+    """Draw values for all operands, but fill outputs with the poison that marks elements that are not written."""
     rng = np.random.default_rng(1)
     values = {o.name: rng.uniform(-1, 1, o.shape).astype(numpy_dtype(o.dtype)) for o in problem.operands()}
     for operand in problem.operands():
@@ -90,10 +90,10 @@ def faults(
 
 @dataclass(frozen=True)
 class End:
-    """The problem `part`, which the chosen blocks of a problem with the sizes `whole` compute.
+    """A problem with the sizes `whole`, of which only the chosen blocks run; they compute the problem `part`.
 
-    The operands of `part` are the ends of the whole problem's operands along every axis. rows: for scratch buffers too
-    large to exist, the number of equal rows, and the bytes at the end of each row that exist.
+    The operands of `part` are the ends of the whole problem's operands along every axis. rows: for each scratch buffer
+    that is too large to allocate, its number of equal rows, and how many bytes at the end of each row are allocated.
     """
 
     kernel: str

@@ -88,9 +88,9 @@ def intrinsic(file: str, launch: Launch, buffers: Mapping[str, Buffer], **option
 def outcomes_among(
     texts: Mapping[int, str], number: int, launch: Launch, buffers: Mapping[str, Buffer], file: str = "", **options: Any
 ) -> list[Outcome]:
-    """Run the kernel of one of several texts; all texts are compiled into one program, to start a compiler only once.
+    """Run the kernel of text `number`; all texts are compiled into one program, to start the compiler only once.
 
-    Each text is written to a file of this name, and included in a namespace: `f` and the text's number.
+    Each text is written to a file with the name `file`, and included in its own namespace, `f` and the text's number.
     """
     files = {f"f{i}/{file or 'kernel.cu'}": text.replace('extern "C" ', "") for i, text in texts.items()}
     heads = dict.fromkeys(re.findall(r"^#include .*$", "\n".join(files.values()), re.MULTILINE))

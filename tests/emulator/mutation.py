@@ -92,7 +92,7 @@ def _blank_constants(code: str) -> str:
 
 
 def _removed_calls(code: str) -> Iterator[Edit]:
-    """Yield the removal of each barrier, wait, arrival and fence. If a barrier's value is used, its predicate stays."""
+    """Yield the removal of each barrier, wait, arrival and fence; a call whose value is used becomes its predicate."""
     for kind, pattern in REMOVED.items():
         for match in pattern.finditer(code):
             close = closing(code, match.end() - 1)
