@@ -1,6 +1,7 @@
 """Compare ways to aggregate gradients over a link of a given rate, from measured rows and a model of the link.
 
-docs/scaling.md explains the model: the seconds that a link adds to a row, and one worker's share of the additions.
+docs/scaling.md explains the model: the seconds that a link adds to a row's time, and the share of the additions
+that each worker does.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,8 +23,8 @@ OP = "aggregate"
 def linked(q: Question) -> Iterator[ClaimRatio]:
     """Yield, for each network, the aggregation time with strategy `other` over the time with strategy `one`.
 
-    Both times include a time on the link, which is modelled, not measured. The ratio's interval is therefore computed
-    from the intervals of the two times, even if their rows were measured in turn.
+    Both times include the time on the link, which comes from a model, not from samples. The ratio's interval is
+    therefore computed from the intervals of the two times, even if one job measured both rows in turn.
     """
     for problem, rows in by_problem(q.rows).items():
         w, n = _sizes(q, problem)
@@ -87,7 +88,7 @@ def _added(q: Question) -> list[Result]:
 
 
 def _layers(q: Question, name: str) -> tuple[list[tuple[int, Problem]], list[tuple[int, Result | None]]]:
-    """Return a network's forward layers with counts, and the fastest row of each layer on the claim's device."""
+    """Return (count, problem) of a network's forward layers, and (count, fastest row) of all its layers."""
     entries = [layer.entry for layer in q.evidence.layers if layer.network == name]
     rows = by_problem(r for r in q.evidence.rows if r.op != OP and r.device == q.contrast.device)
     forward = [(entry.count, entry.problem) for entry in entries if entry.part == "forward"]

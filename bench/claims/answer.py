@@ -66,7 +66,7 @@ def side(ratio: Ratio, confirm: Confirm) -> str:
 
 
 class Hardware(NamedTuple):
-    """The hardware of some runs' machines: the most GPUs and threads of any machine, and all instruction sets.
+    """The hardware of several machines: their names, the largest numbers of GPUs and threads, all instruction sets.
 
     None means not recorded. Older runs recorded the name of one GPU but not the number of GPUs.
     """
@@ -168,8 +168,8 @@ def claims_rows(
 ) -> list[Answer]:
     """Return claims, each with its verdict from the rows of some runs. only: ids of claims; all claims if empty.
 
-    run_ids: the runs, oldest first; the hardware of their machines determines which claims can be tested. here: judge
-    this machine: use only cold rows, and this machine's hardware if there are no runs.
+    run_ids: the runs, oldest first; the hardware of their machines determines which claims can be tested. here: the
+    verdicts are for this machine, so use only cold rows, and this machine's hardware if there are no runs.
     """
     known, paid, chosen = registry or discover(), prices or load_prices(None), claims(only)
     tested = {claim.experiment: experiment(claim) for claim in chosen}
@@ -264,7 +264,7 @@ def _unanswered(claim: Claim, evidence: ExperimentRows, answered: Container[str]
 
 
 def _seconds_a_batch(evidence: ExperimentRows) -> Iterator[str]:
-    """Yield `AMD EPYC: forward 41 ms [40 ms, 43 ms] at batch 1` for each device, pass and batch with all layers."""
+    """Yield `EPYC: forward 41 ms [40 ms, 43 ms] at batch 1` for each device, pass and batch with rows of all layers."""
     parts = {layer.entry.part for layer in evidence.layers}
     for device in dict.fromkeys(r.device_name for r in evidence.rows):
         rows = findings.by_problem(r for r in evidence.rows if r.device_name == device)

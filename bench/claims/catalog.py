@@ -60,9 +60,10 @@ class Contrast(TomlTable, frozen=True):
 
     one, other: the two things compared. Depending on `kind`, they are globs of kernels or problems, thread counts,
     instruction sets or devices. problems, kernels: globs that restrict the experiment's problems and kernels. against:
-    the kernel on problem `one`, if it differs from the kernel on `other`. limit: the largest thread count. label: the
-    format of a problem's label, from its axes. link_gbyte_per_s: the assumed rate of a link between workers. device:
-    the device of the workers. times: a factor on the number. counts: thread counts; all if empty.
+    the kernel on problem `one`, if it differs from the kernel on `other`. limit: the largest thread count. label: a
+    format string for a problem's label; its fields are the problem's axes. link_gbyte_per_s: the assumed rate of a
+    link between workers. device: the device of the workers. times: a factor by which the number is multiplied.
+    counts: the thread counts to use; all if empty.
     """
 
     kind: Kind
@@ -133,7 +134,7 @@ class Claim(TomlTable, frozen=True):
 class Catalog(TomlTable, frozen=True):
     """The experiments and claims of one TOML file in bench/claims/.
 
-    A table with the key `like` takes its missing keys from the earlier table with this id.
+    A table with the key `like` takes its missing keys from the earlier table whose id is the value of `like`.
     """
 
     experiment: tuple[Experiment, ...] = ()
@@ -147,7 +148,7 @@ def files() -> dict[str, Catalog]:
 
 
 def _completed(file: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
-    """Return the tables of a file, with the missing keys of each taken from the table that it names by `like`."""
+    """Return the tables of a file; one with `like = ID` gets its missing keys from the earlier table with that id."""
     for tables in file.values():
         by_id: dict[str, dict[str, Any]] = {}
         for table in tables:
@@ -185,7 +186,7 @@ def experiment(claim: Claim) -> Experiment:
 
 
 def claims(only: Iterable[str] = ()) -> list[Claim]:
-    """Return the claims that have these ids or are in these files; without names, all. Raises UsageError."""
+    """Return the claims whose id or file's name is in `only`, or all claims if it is empty. Raises UsageError."""
     known, wanted = {claim.id: claim for claim in catalog().claim}, set(only)
     for name in wanted - known.keys() - files().keys():
         expected = f"some of {', '.join(known)}, or all of {', '.join(files())}"

@@ -80,7 +80,7 @@ def _at_batches(suite: Suite, entry: Entry, batches: tuple[int, ...]) -> Iterato
 
 
 def batch_axis(problem: Problem) -> str:
-    """Return the axis that counts the images: n for a convolution; for a layer's product, m, or k if the layout is TN.
+    """Return the axis that counts the images: n for a convolution; m for a matrix product, or k if its layout is TN.
 
     A product with layout TN is a gradient of weights, which is a sum over the images.
     """
@@ -170,7 +170,7 @@ def gather(
 
 
 class Known:
-    """The cases in some runs, and the number of processes of each."""
+    """The cases that some runs have measured, each with the number of processes that measured it."""
 
     def __init__(self, store: Store, run_ids: Sequence[str]) -> None:
         # A row without a time needs no more processes, since they would give no time either.

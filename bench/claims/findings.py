@@ -127,7 +127,7 @@ def problems(q: Question) -> Iterator[ClaimRatio]:
 
 
 def verified(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the error bound over the largest error, or 0 for a row that is `wrong`."""
+    """Yield, for each verified row, the error bound over the largest error, or 0 if the row's status is `wrong`."""
     for r in q.evidence.all:
         if matches(r.kernel, q.contrast.one) and r.status in (Status.OK, Status.WRONG) and r.error_bound:
             margin = r.error_bound / max(r.max_error or 0.0, r.error_bound * 1e-6) if r.status == Status.OK else 0.0
@@ -135,7 +135,7 @@ def verified(q: Question) -> Iterator[ClaimRatio]:
 
 
 def launched(q: Question) -> Iterator[ClaimRatio]:
-    """Yield, for each problem, the number of distinct sets of GPU kernels that rows of `one` recorded as launched."""
+    """Yield, for each problem, how many different sets of GPU kernels the library calls in `one` launched."""
     for problem, rows in by_problem(r for r in q.rows if matches(r.kernel, q.contrast.one)).items():
         named = [(r, names) for r in rows if (names := _names(r.launched))]
         if len(named) > 1:
@@ -178,7 +178,7 @@ def isas(q: Question) -> Iterator[ClaimRatio]:
 
 
 def _isa_gains(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the gain of an instruction set at each thread count, which is stored as `size`."""
+    """Yield the speedup of instruction set `one` over `other` at each thread count; `size` is the thread count."""
     rows = [r for r in q.rows if r.threads in (q.contrast.counts or (r.threads,))]
     for group in grouped(rows, lambda r: (r.problem, r.kernel, r.mode, r.threads)).values():
         by_isa = {r.isa: r for r in group}
@@ -189,7 +189,7 @@ def _isa_gains(q: Question) -> Iterator[ClaimRatio]:
 
 
 def isa_threads(q: Question) -> Iterator[ClaimRatio]:
-    """Yield the gain of an instruction set on the fewest threads over its gain on the most threads."""
+    """Yield an instruction set's speedup with the fewest threads over its speedup with the most threads."""
     for gains in grouped(_isa_gains(q), lambda gain: (gain.rows[0].problem, gain.rows[0].kernel)).values():
         least, many = (pick(gains, key=lambda gain: gain.size) for pick in (min, max))
         if least.size < many.size:
@@ -209,7 +209,7 @@ def batch_steps(q: Question) -> Iterator[ClaimRatio]:
 
 
 def batches(q: Question) -> Iterator[ClaimRatio]:
-    """Yield, for each layer and kernel, the images per second at the largest batch over the smallest batch's."""
+    """Yield, for each layer and kernel, the images per second at the largest over those at the smallest batch size."""
     by_id, seen = by_problem(q.rows), set()
     least, most = min(q.evidence.experiment.batches), max(q.evidence.experiment.batches)
     at = {(layer.base, layer.batch): layer.entry.problem.id for layer in q.evidence.layers}
@@ -239,7 +239,7 @@ class Pair(NamedTuple):
 
 
 def pairs(q: Question) -> Iterator[Pair]:
-    """Yield the fastest row of each device, on each problem, mode and precision with times on both devices."""
+    """Yield the fastest row of each of the two devices, for each problem, mode and precision timed on both."""
     for group in grouped(q.rows, lambda r: (r.problem, r.mode, r.isa, comparable(r))).values():
         by_device = grouped(group, lambda r: r.device)
         row, other = (fastest(by_device.get(side[0], [])) for side in (q.contrast.one, q.contrast.other))
@@ -318,7 +318,7 @@ def _energy(r: Result, prices: Prices) -> Ratio | None:
 
 
 def with_transfers(q: Question) -> Iterator[ClaimRatio]:
-    """Yield device `other`'s time over device `one`'s time, which includes the transfers of operands and result."""
+    """Yield device `other`'s time over the sum of device `one`'s time and its transfers of operands and result."""
     moved = by_problem(r for r in q.rows if r.op == "transfer")
     for pair in pairs(q._replace(rows=[r for r in q.rows if r.op != "transfer"])):
         moves = []
@@ -332,7 +332,7 @@ def with_transfers(q: Question) -> Iterator[ClaimRatio]:
 
 
 def step_share(q: Question) -> Iterator[ClaimRatio]:
-    """Yield each transfer's fastest time over the time of one batch, forward and backward, with the fastest kernels."""
+    """Yield each transfer's shortest time over the time of one batch forward and backward, by the fastest kernels."""
     layers = [layer.entry for layer in q.evidence.layers if layer.entry.part]
     rows = by_problem(q.rows)
     chosen = [(entry.count, fastest(rows.get(entry.problem.id, ()))) for entry in layers]
