@@ -65,7 +65,7 @@ class Commands(click.Group):
     """A click group that imports no command for help or completion, and raises ReaderGone for a broken pipe."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a placeholder with a command's name and the first sentence of its help, for help and completion."""
+        """Return a stand-in with a command's name and its help in one sentence; help and completion need no more."""
         return click.Command(cmd_name, help=COMMANDS[cmd_name][1]) if cmd_name in COMMANDS else None
 
     def resolve_command(
@@ -119,7 +119,7 @@ def call(taken: Iterable[int]) -> int:
 
 
 def _defaults() -> Mapping[str, Mapping[str, Any]]:
-    """Return the defaults of the nearest file. During shell completion, errors in this file are not reported."""
+    """Return the options' defaults from the nearest file of defaults. Shell completion ignores a file with errors."""
     try:
         return default_map(cli.commands, Path.cwd())
     except FileNotFoundError:

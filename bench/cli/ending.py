@@ -180,7 +180,7 @@ def _of_plugin(error: BaseException) -> str | None:
 
 
 def _of_environment(error: BaseException) -> str | None:
-    """Return a complaint about the variable or limit that makes imports fail, or about the clock, or None."""
+    """Return a complaint if lack of memory, MPLBACKEND, the clock or a shadowed module caused the error, or None."""
     if isinstance(error, ImportError) and _NO_ROOM in message(error):
         return f"{NO_MEMORY} ({message(error)})"
     if message(error).startswith("Key backend:"):  # Matplotlib's message
@@ -208,7 +208,7 @@ def _saved(error: BaseException) -> str:
 
 
 def _discard(*outputs: int) -> None:
-    """Discard buffered output. The interpreter would fail to write it at exit, and end with status 120."""
+    """Discard buffered output. Otherwise the interpreter would fail to write it at exit, and end with status 120."""
     null = os.open(os.devnull, os.O_WRONLY)
     for output in outputs:
         os.dup2(null, output)

@@ -27,7 +27,7 @@ def _pin_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _words(plugins: Sequence[str], *words: str | None, **options: str | None) -> str:
-    """Return the command line that selects the same kernels. Pins are stored under this line."""
+    """Return words and options as one command line. The file of pinned values has an entry for each such line."""
     given = [*options.items(), *(("plugin", plugin) for plugin in plugins)]
     return shlex.join(
         [*filter(None, words), *(word for name, value in given if value for word in (f"--{name}", value))]
@@ -35,7 +35,7 @@ def _words(plugins: Sequence[str], *words: str | None, **options: str | None) ->
 
 
 def _end(text: str, fails: bool, after_document: bool) -> None:
-    """Print differences from the pins, on standard error if a document was printed, and exit with the gate's status."""
+    """Print the differences from pinned values, on standard error `after_document`, and exit, with 1 if it `fails`."""
     click.echo(text, err=after_document)
     raise SystemExit(AGAINST if fails else OK)
 

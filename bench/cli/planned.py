@@ -68,7 +68,7 @@ def asked_of(given: dict[str, Any]) -> RunRequest:
 
 
 def with_plugins(options: dict[str, Any], select: str | None = None) -> dict[str, Any]:
-    """Return the options, with plug-ins for selectors (`select`) and for libraries (`--blas`). Raises UsageError."""
+    """Return the options with plug-ins added for selectors (`select`) and `--blas` libraries. Raises UsageError."""
     plugins, files = [*options["plugins"]], options.pop("blas")
     if select is not None:
         threads = options["threads"] or (default_threads(),)
@@ -125,9 +125,9 @@ def expanded_plan(
 def _reproduced(
     planned_jobs: Sequence[PlannedJob], registry: Registry, store: Store, run_id: str
 ) -> Iterator[PlannedJob]:
-    """Yield the jobs with the entropy of a run's rows. A job whose kernels have different entropy is split.
+    """Yield the jobs with the random bits (`entropy`) that a run recorded, so that they draw the same operand values.
 
-    Kernels without a row get the entropy of another kernel of the job.
+    A job is split if its kernels' rows have different entropy. Kernels without a row use another kernel's.
     """
     mode, known = Mode(store.run(run_id).plan.get("mode", Mode.COLD)), store.entropies(run_id)
     missing = total = 0

@@ -235,9 +235,10 @@ def _announce(session: Session, detail: Detail) -> None:
 
 
 def _reproducing(store: Store, request: RunRequest, run_id: str) -> RunRequest:
-    """Complete a request from the run to reproduce: with SUITE, by the run's id and seed; otherwise by the run's plan.
+    """Complete a request to reproduce a run. With SUITE, add the run's id and seed; otherwise use the run's plan.
 
-    `--kernels`, if given, replaces the plan's kernels. Raises UsageError if the run has no entropy.
+    `--kernels`, if given, replaces the plan's kernels. Raises UsageError if no row of the run has `entropy`, the random
+    bits from which operand values are drawn.
     """
     run = store.run(run_id)
     if not store.entropies(run.run_id):
@@ -328,7 +329,7 @@ def _planned(request: RunRequest, broker: Broker, config: str, gpus: tuple[str, 
 def _recorded(store: Store, resume: str | None, host: Host) -> dict[str, Any]:
     """Return the machine and the environment to record for the run.
 
-    For a resumed run, its earlier facts are kept: its workers may now be on other hosts, with the same versions.
+    A resumed run keeps its earlier facts except the versions, since its workers may now be on other hosts.
     """
     if resume is None:
         return {"machine": host.machine, "environment": host.environment}

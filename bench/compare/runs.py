@@ -285,7 +285,7 @@ def compare_runs(
 
 
 def _machines(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) -> tuple[list[str], list[str]]:
-    """Return the differences between two machines, and the differences that an update of one machine may cause.
+    """Return two lists: differences between distinct machines, and differences that an update of one may cause.
 
     Raises UsageError for a run compared with itself and, unless `anyway`, for different machines.
     """
@@ -308,7 +308,7 @@ _LIKE = 0.01
 
 
 def _coarse(machine: Mapping[str, Any], other: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a machine's facts without patch releases, with the memory size of `other` if both are within 1 %."""
+    """Return a machine's facts without patch releases. If memory sizes differ by at most 1 %, return `other`'s."""
     facts_of = {name: _PATCH.sub(r"\1\2", fact) if isinstance(fact, str) else fact for name, fact in machine.items()}
     base_bytes, theirs = (facts.get("memory_bytes", 0) for facts in (machine, other or machine))
     alike = base_bytes and abs(base_bytes - theirs) <= _LIKE * theirs
@@ -333,7 +333,7 @@ def _check_tiles(base: Mapping[str, Any], new: Mapping[str, Any], anyway: bool) 
 
 
 def _check_cases(comparison: Comparison, gate: Gate | None, anyway: bool) -> None:
-    """Raise UsageError without common cases or with different devices, or if a gate could miss slower cases."""
+    """Raise UsageError if the runs have no common case or different devices, or if a gate could miss slower cases."""
     if not len(comparison.p_holm):
         counts = f"{comparison.base_only} in BASE, {comparison.new_only} in NEW"
         raise UsageError(f"the runs have no case in common: {counts}; a case is kernel, problem, mode, threads and isa")
