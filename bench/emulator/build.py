@@ -176,7 +176,7 @@ const int entry_count = {len(entries)};
 
 
 def _rewritten(command: list[str], unit: str, refused: str, foreign: bool, trips: bool) -> str:
-    """Return the preprocessed unit with C++ for nvcc's extensions, and counters of trips. Raises HostCompileError."""
+    """Preprocess a unit, replace nvcc's extensions by C++, add loop counters if `trips`. Raises HostCompileError."""
     unit = f'#include "{HERE}/include/emu/asm.h"\n{unit}' if foreign else unit
     text = _run([*command, "-x", "c++", "-E", "-fpch-preprocess", "-"], refused, unit)
     text = re.sub(r"^#pragma GCC pch_preprocess.*$", "", text, flags=re.MULTILINE)
@@ -255,7 +255,7 @@ def _object(sources: Sequence[Path], flags: Sequence[str]) -> Path:
 
 
 def _run(command: list[str], refused: str, stdin: str = "") -> str:
-    """Return a tool's output and leave no files, even after an interrupt. Raises HostCompileError with its log."""
+    """Run a tool, remove its temporary files, and return its output. Raises HostCompileError with the tool's log."""
     with tempfile.TemporaryDirectory(prefix="kernelmark-", ignore_cleanup_errors=True) as folder:
         environment = {**os.environ, "TMPDIR": folder, "LC_ALL": "C"}
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment)
@@ -266,7 +266,7 @@ def _run(command: list[str], refused: str, stdin: str = "") -> str:
 
 
 def _lacking(log: str) -> str | None:
-    """Return a line about a log's first error if it is due to a missing feature of the emulator, or None."""
+    """Return a line about the first error in a compiler's log if the emulator lacks what the file uses, or None."""
     if launch := _LAUNCH.search(log):
         return f"{launch[1]}: `<<<` launches a kernel, but only kernels may be here; remove the host code ({PAGE})"
     for line in log.splitlines():

@@ -29,7 +29,7 @@ class Loop(NamedTuple):
 
 
 def with_trips(text: str) -> str:
-    """Return the text with a counter in each `for` loop of three parts, and in each `while` loop that compares sizes.
+    """Return the text with a counter in each three-part `for` loop, and in each `while` loop with `<` or `>`.
 
     Range-based loops, and loops in headers of the system and of the emulator, are not changed.
     """

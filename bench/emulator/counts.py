@@ -37,7 +37,7 @@ SECTOR = 32
 class Site(NamedTuple):
     """An instruction of the source. does: its kind, as in counter.cpp; space: `global`, `shared` or "".
 
-    bytes: the bytes per lane. For a TMA copy: 0 means load, 1 means store.
+    bytes: the bytes per lane; for a TMA copy, instead 0 for a load and 1 for a store.
     """
 
     file: str
@@ -129,7 +129,7 @@ def tallies_of(worker: Path, buffers: Mapping[str, Buffer], launch: Launch, widt
 def _counted(
     worker: Path, buffers: Mapping[str, Buffer], sampled: tuple[Sampled, ...], widths: Widths | None
 ) -> Tallies:
-    """Count the launches; again with all blocks if that is cheap, and again if the machine code has other widths."""
+    """Return the counts of the sampled blocks, or of all if that is cheap, with accesses of the given `widths`."""
     outcomes = _outcomes(worker, buffers, sampled)
     footprints = _footprints(outcomes, sampled)
     scale = max(s.blocks / s.run_blocks for s in sampled)
@@ -152,10 +152,11 @@ def _counted(
 
 
 def _other_widths(worker: Path, outcomes: Sequence[Outcome], widths: Widths) -> list[tuple[str, int, int]]:
-    """Return the accesses whose kind has other widths in the machine code.
+    """Return all accesses of each kind whose widths in the machine code differ from the counted widths.
 
-    Each access is given by its address, a number for its source line, and the sum of the machine code's widths. A kind
-    also has other widths if the machine code's accesses are wider than the counted ones, as a joined access is.
+    A kind is an operation and a memory space. Widths differ if a counted width is not in `widths`, or if `widths` has a
+    wider one. Each access is given by its address, a number for its source line, and the sum of the machine code's
+    widths for its kind.
     """
     counted = [words for outcome in outcomes for verb, *words in outcome.counts if verb == "count"]
     per_access: dict[tuple[str, str], dict[str, int]] = {}
@@ -242,7 +243,7 @@ def _empty_scratch(wanted: Scratch) -> Buffer:
 
 
 def _footprints(outcomes: Sequence[Outcome], sampled: Sequence[Sampled]) -> dict[tuple[int, int], Footprint]:
-    """Return the footprints by launch and block. A process numbers only the launches that it runs."""
+    """Return the footprints by launch and block, with each process's launch numbers converted to those of `sampled`."""
     footprints: dict[tuple[int, int], Footprint] = {}
     for process, outcome in enumerate(outcomes):
         shared = [i for i, s in enumerate(sampled) if _share(s, process, len(outcomes)) is not None]

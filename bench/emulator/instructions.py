@@ -1,4 +1,4 @@
-"""Translate the PTX of an `asm` statement to C++, with a table of instructions and the statement's own registers."""
+"""Translate the PTX of an `asm` statement to C++: its instructions by a table, its registers as variables."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -49,7 +49,7 @@ def split(text: str, separator: str) -> list[str]:
 
 
 class Translator:
-    """Translates the instructions of one `asm` statement to C++. registers: the statement's own."""
+    """Translates one `asm` statement to C++. registers: the C++ variables for the registers that it declares."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self.names = names
@@ -101,7 +101,7 @@ class Translator:
         return " ".join(f"[[maybe_unused]] {_TYPES[match[1]]} {name};" for name in fresh.values())
 
     def value(self, text: str) -> str:
-        """Return a register, a special register or a constant as C++."""
+        """Return an operand, a register, a special register or a constant as a C++ expression."""
         text = text.strip()
         name, operand = text.lstrip("%"), re.fullmatch(r"%(?:\[(\w+)\]|(\w+))", text)
         if operand and (known := self.names.get(operand[1] or operand[2])):
@@ -115,7 +115,7 @@ class Translator:
         raise UnknownInstructionError(text)
 
     def address(self, text: str) -> str:
-        """Return `[register + offset]` as a number of 64 bits."""
+        """Return the C++ expression of the 64-bit address `[register + offset]`."""
         match = re.fullmatch(r"\[\s*([^+\s\]]+)\s*(?:\+\s*([^\]]+?)\s*)?\]", text.strip())
         if not match:
             raise UnknownInstructionError(text)
@@ -127,7 +127,7 @@ class Translator:
         return f"emu::ptx::{where}<{type_}>({self.address(text)}, emu::Site::current())"
 
     def several(self, text: str) -> list[str]:
-        """Return the registers of `{a, b}`, or a single register without braces."""
+        """Return the C++ expressions of the registers in `{a, b}`, or of a single register without braces."""
         text = text.strip()
         return [self.value(word) for word in (text[1:-1].split(",") if text.startswith("{") else [text])]
 
@@ -152,7 +152,7 @@ def _as(t: Translator, type_: str, text: str) -> str:
 
 
 def _formula(formula: str, widens: bool = False) -> _Make:
-    """Return a function that writes `d = formula` for operands a, b, c, whose type is the opcode's last group.
+    """Return a function that writes `d = formula` in C++; the last part of the opcode is the type of a, b and c.
 
     widens: d and c are twice as wide as a and b.
     """
@@ -275,8 +275,8 @@ def _shuffled(t: Translator, match: re.Match[str], args: Sequence[str]) -> str:
 def _call(code: str) -> _Make:
     """Return a function that writes the statement `code` for the arguments of an instruction.
 
-    In `code`, V0 stands for argument 0 as it is, U0 for its 32 bits, F0 for a float, A0 for a shared address, and OP
-    for the first group of the opcode.
+    In `code`, V0 stands for argument 0 unchanged, U0 for the same as a 32-bit integer, F0 as a float, A0 as an address
+    in shared memory, and OP for the first group in the match of the opcode.
     """
 
     def make(t: Translator, match: re.Match[str], args: Sequence[str]) -> str:

@@ -67,7 +67,7 @@ def located(program: Path, lines: Sequence[str]) -> list[Diagnostic]:
 
 
 def lines_of(program: Path, addresses: list[str]) -> dict[str, tuple[str, int]]:
-    """Return each address's file and line. For inlined calls, it is the innermost place outside the emulator's headers.
+    """Return each address's file and line; for inlined calls, the innermost ones outside the emulator's headers.
 
     A copy of a struct belongs to the line that requests the copy, not to the struct's declaration.
     """

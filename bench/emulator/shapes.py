@@ -60,7 +60,7 @@ def problems(kernel: CudaKernel, problem_class: type[Problem]) -> list[Problem]:
 def _deep(
     kernel: CudaKernel, problem_class: type[Problem], sizes: Mapping[str, str], taken: list[Problem]
 ) -> Problem | None:
-    """Return the problem of least work whose sums make rings of stages wrap, or None if the kernel takes none."""
+    """Return the cheapest problem whose sums go around the kernel's ring of pipeline stages; None if there is none."""
     for problem in sorted(taken, key=lambda problem: problem.flop):
         name = sizes.get(getattr(problem, "direction", ""), "")
         if name and getattr(problem, "groups", 1) == 1:
@@ -73,14 +73,14 @@ def _deep(
 
 
 def _depth(kernel: CudaKernel) -> int:
-    """Return a length that goes twice around the largest ring of stages, if there is one, plus a ragged step."""
+    """Return the length of a sum that goes twice around the longest ring of pipeline stages, plus a partial step."""
     itemsize = min((DTYPES[dtype.partition(".")[0]].itemsize for dtype in kernel.domain.get("dtype", ())), default=4)
     steps = ((2 * getattr(t, "STAGES", 0), getattr(t, "BK", _STAGE_ROW // itemsize)) for t in kernel.tiles(H100))
     return max(count * depth + 5 for count, depth in steps)
 
 
 def _long_problems(kernel: CudaKernel, problem_class: type[Problem], variants: list[dict[str, Any]]) -> list[Problem]:
-    """Return the long problems; if the kernel takes none, long problems with whole vectors in each row."""
+    """Return the long problems that the kernel accepts; if none, long problems with sizes that are multiples of 16."""
     long = (*_LONG[:-1], max(_LONG[-1], _depth(kernel)))
     for sizes in (long, tuple(-(-size // 16) * 16 for size in long)):
         if taken := list(_all_taken(kernel, problem_class, _patterns(problem_class, (sizes,)), variants)):
@@ -117,7 +117,7 @@ def _until_enough(
     variants: list[dict[str, Any]],
     more: Sequence[Values],
 ) -> Iterator[Problem]:
-    """Yield problems of more sizes in each variant that has too few, as far as the kernel takes them."""
+    """Yield accepted problems with sizes from `more` for each variant that has fewer than LEAST_SIZES sizes."""
     for variant in variants:
         known = {_sizes(problem) for problem in _of(variant, all_problems)}
         fresh = [values for values in more if tuple(values[name] for name in problem_class.sizes) not in known]
@@ -131,7 +131,7 @@ def is_long(problem: Problem) -> bool:
 
 
 def is_whole(problem: Problem) -> bool:
-    """Return whether every size is a multiple of a warp, so that no guard has an effect."""
+    """Return whether every size is a multiple of the warp size, so that no bounds check has an effect."""
     return all(getattr(problem, name) % 32 == 0 for name in problem.sizes)
 
 
@@ -168,7 +168,7 @@ def _all_taken(
 
 
 def _taken(kernel: CudaKernel, problem_class: type[Problem], values: Values) -> Problem | None:
-    """Return the problem, with rows padded to whole units if the kernel needs that, or None if the kernel refuses."""
+    """Return the problem with these values, with rows padded if the kernel needs that; None if the kernel refuses."""
     try:
         problem = problem_class.make(values, kernel.id)
     except UsageError:
@@ -177,7 +177,7 @@ def _taken(kernel: CudaKernel, problem_class: type[Problem], values: Values) -> 
 
 
 def _with_whole_rows(problem: Problem) -> Problem:
-    """Return the problem with leading dimensions that are multiples of a unit, as far as it has options for them."""
+    """Return the problem with leading dimensions that are multiples of 16 bytes, where it has options for them."""
     units = {operand.name: max(_UNIT, 16 // DTYPES[operand.dtype].itemsize) for operand in problem.operands()}
     pads = {f"ld{operand.name}_pad": -operand.shape[-1] % units[operand.name] for operand in problem.operands()}
     return msgspec.structs.replace(problem, **{name: pad for name, pad in pads.items() if name in problem.axes()})

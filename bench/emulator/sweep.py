@@ -56,7 +56,7 @@ class EmulatedCase:
 
 
 def cases(registry: Registry, kernel: CudaKernel, device: DeviceLimits = H100) -> list[EmulatedCase]:
-    """Return a case for each problem with the default tile, a few for each other tile, and a few whose blocks loop."""
+    """Return cases: all problems with the default tile, a few with each other tile, a few with persistent blocks."""
     taken = problems(kernel, registry.operations[kernel.op])
     default = [EmulatedCase(kernel, p, tile, device) for p in taken if (tile := kernel.tile_for(p, device))]
     pairs = ((p, tile) for tile in kernel.tiles(device) for p in _largest(kernel, taken, tile, device))
@@ -69,11 +69,11 @@ ROUNDS, ROUNDS_WORK, BATCH = 3, 12_000_000, 7
 
 
 def _in_rounds(kernel: CudaKernel, taken: list[Problem], device: DeviceLimits) -> Iterator[EmulatedCase]:
-    """Yield cases whose blocks take several rounds, on one multiprocessor, or on two for clusters.
+    """Yield cases in which a block does several rounds of work, planned for one multiprocessor (two for clusters).
 
-    Each `__global__` function gets a case with three rounds. Further cases have clusters; a ring of tiles that wraps
-    twice in a block; long sums, which many multiprocessors would split; and batches whose products are divided among
-    blocks, the last of which gets fewer.
+    Each `__global__` function gets a case with three rounds. Further cases have: clusters; so many rounds that a block
+    goes twice around its ring of pipeline stages; sums so long that more multiprocessors would split them; a batch
+    whose products are divided among blocks so that the last block gets fewer.
     """
     one, two = (replace(device, multiprocessors=count) for count in (1, 2))
     ragged = sorted((p for p in taken if not is_whole(p) and not is_long(p)), key=lambda p: p.footprint_bytes) or taken
@@ -96,7 +96,7 @@ def _in_rounds(kernel: CudaKernel, taken: list[Problem], device: DeviceLimits) -
 def _by_function(
     kernel: CudaKernel, long: list[Problem], ragged: list[Problem], devices: tuple[DeviceLimits, ...]
 ) -> Iterator[EmulatedCase]:
-    """Yield for each function the least case of several rounds, grown from the largest problem that launches it."""
+    """Yield each function's smallest case of several rounds, enlarged from the largest problem that launches it."""
     seen: set[str] = set()
     for largest in reversed(ragged):
         functions = {name.partition("<")[0] for name in _launched(kernel, largest, devices[0])[1]}
@@ -110,7 +110,7 @@ def _by_function(
 def _first_round(
     kernel: CudaKernel, tiles: list[Tile], ragged: list[Problem], device: DeviceLimits, rounds: int, every: bool = False
 ) -> Iterator[EmulatedCase]:
-    """Yield the least case in which the blocks of one of the tiles take this many rounds, if there is such a case."""
+    """Yield the smallest case in which the blocks of one of these tiles take this many rounds, if there is any."""
     larger = _larger(kernel, [], ragged) if tiles else ()
     candidates = (EmulatedCase(kernel, problem, tile, device) for problem, tile in itertools.product(larger, tiles))
     fit = (case for case in candidates if kernel.unfit(case.problem, case.tile, device) is None)
@@ -118,7 +118,7 @@ def _first_round(
 
 
 def _fewest(kernel: CudaKernel, problem: Problem, device: DeviceLimits) -> EmulatedCase | None:
-    """Return the case with a run's tile, but with the fewest blocks that its tunables allow; None if no tile fits."""
+    """Return a case with the tile that a run would use, changed to launch the fewest blocks; None if no tile fits."""
     if (tile := kernel.tile_for(problem, device)) is None:
         return None
     alike = (other for other in kernel.tiles(device) if {**vars(other), **_blocks(tile)} == vars(tile))
@@ -132,7 +132,7 @@ def _blocks(tile: Tile, most: int | None = None) -> dict[str, int]:
 
 
 def _goes_round(case: EmulatedCase, rounds: int = ROUNDS, every: bool = False) -> bool:
-    """Return whether on a huge device the largest launch, or `every` launch, would have `rounds` times the blocks."""
+    """Return whether the largest (or `every`) launch would have `rounds` times as many blocks on a huge device."""
     most = 2**14
     wide, many = Tile(**vars(case.tile) | _blocks(case.tile, most)), replace(case.device, multiprocessors=most)
     count, names = _launched(case.kernel, case.problem, case.device, case.tile)
@@ -153,9 +153,10 @@ def _launched(
 
 
 def _larger(kernel: CudaKernel, long: list[Problem], ragged: list[Problem]) -> Iterator[Problem]:
-    """Yield the problems with a batch, then the ragged problems with one size or all sizes times a power of two.
+    """Yield the problems with a larger `batch`, if they have one, then larger ragged problems, the cheapest first.
 
-    The second group is sorted by work, the least first. Problems that the kernel refuses are left out.
+    The ragged problems have one size, or all sizes, multiplied by a power of two. Problems that the kernel refuses are
+    left out.
     """
     batches = [(p, {"batch": ROUNDS}) for p in long] + [(p, {"batch": BATCH}) for p in ragged]
     yield from _changed(kernel, [(p, values) for p, values in batches if "batch" in p.axes()])
@@ -175,10 +176,10 @@ def _changed(kernel: CudaKernel, wanted: list[tuple[Problem, dict[str, int]]]) -
 
 
 def _largest(kernel: CudaKernel, taken: list[Problem], tile: Tile, device: DeviceLimits) -> Iterator[Problem]:
-    """Yield the largest ragged problem and the largest of whole vectors for each storage type, layout and direction.
+    """Yield the largest ragged problem and the largest with whole vectors, for each storage type, layout and direction.
 
-    If no ragged problem fits the tile, the largest of any kind is used. Long problems take seconds. So each tile, not
-    each variant, has one long problem, which makes the tile's ring of stages wrap around.
+    If no ragged problem fits the tile, the largest of any kind is used. At the end, yield a single long problem, which
+    goes around the tile's ring of pipeline stages; one for each type and layout would take too many seconds.
     """
     groups: dict[tuple[Any, ...], list[Problem]] = {}
     for problem in taken:

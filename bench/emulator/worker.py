@@ -31,7 +31,7 @@ class Buffer:
     """Memory for a launch. data: the initial content, as rows of `row` elements, each followed by `pad` elements.
 
     role: an `in` buffer must not be written; an `out` buffer must be written completely; `scratch` is uninitialised and
-    not read back. places: if `data` holds only parts of the buffer, all of one size, their byte offsets.
+    not read back. places: the byte offsets of the parts that `data` holds, all of one size; (0,) if whole.
     """
 
     role: Role
@@ -52,10 +52,11 @@ class Im2col:
 
 @dataclass(frozen=True)
 class EmulatedTensorMap:
-    """A tensor map over a buffer. sizes: of x, y, z, in elements. pitches: of y and z, in bytes. box: its x and y.
+    """A tensor map over a buffer. sizes: the elements along x, y and z. pitches: the strides of y and z in bytes.
 
-    swizzle: the span of the swizzle in bytes, 0 for none. tf32: whether floats are rounded to TF32 on arrival. im2col:
-    for a map over images. Such a map has four sizes and three pitches, channels first, and a box of channels x pixels.
+    box: the box's elements along x and y. swizzle: the span of the swizzle in bytes, 0 for none. tf32: whether floats
+    are rounded to TF32 on arrival. im2col: set for a map over images, which has four sizes and three pitches, channels
+    first, and a box of channels x pixels.
     """
 
     buffer: str
