@@ -117,8 +117,9 @@ def cpu_facts() -> dict[str, str]:
 def working_threads(before: Mapping[str, Spent], seconds: float) -> int | None:
     """Return how many threads have worked at once since `family_times` returned `before`, or None if unknown.
 
-    Threads that take turns count as one. Threads that each hardly worked also count as one if their total is enough,
-    since each operand set may have a separate thread. If there is only one CPU, descendants' threads do not count.
+    Threads that take turns count as one. All threads that hardly worked count together as one if their total time is
+    large enough, since a kernel may have a separate thread for each operand set. If there is only one CPU, descendants'
+    threads do not count.
     """
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     grown = _grown(before, family_times() if cpus > 1 else _times(["self"]))
@@ -161,7 +162,7 @@ def process_tree(pid: str) -> Iterator[str]:
 
 
 def set_keeper(pid: int) -> None:
-    """Set the process that adopts descendants of this process; it must have started no child but this process."""
+    """Record the process that adopts this process's orphaned descendants; this process must be its only own child."""
     _keeper[:] = [str(pid)]
 
 

@@ -86,7 +86,7 @@ def _spared_work(series: Series) -> str | None:
 
 
 def _pairs(first: list[float], second: list[float], take: Callable[[], object]) -> Iterator[tuple[float, float]]:
-    """Yield pairs of the times so far, in random order, then the pairs that up to MOST_SAMPLES calls of `take` add."""
+    """Yield random pairs of times from the two lists, then the pairs that up to MOST_SAMPLES calls of `take` append."""
     count = min(len(first), len(second))
     yield from zip(*(SystemRandom().sample(times[:count], count) for times in (first, second)), strict=True)
     for _ in range(MOST_SAMPLES):
@@ -101,10 +101,11 @@ def _spares(
     honest: float = HONEST_SHARE,
     ratio: float = SPARED_RATIO,
 ) -> bool:
-    """Return whether the second call is slower by `ratio` in `share` of the pairs rather than in `honest`.
+    """Return True if the second time is `ratio` times the first in `share` of the pairs, False if only in `honest`.
 
-    Of the pairs that differ by `ratio`, it must also be slower in RENEWED_SHARE rather than in HONEST_SHARE. These are
-    Wald's sequential probability ratio tests: they take pairs until one of the two shares is improbable.
+    Also, of the pairs whose times differ by `ratio`, the second time must be the longer one in RENEWED_SHARE rather
+    than in HONEST_SHARE. Both are Wald's sequential probability ratio tests, which take pairs until one of the shares
+    is improbable.
     """
     evidence = direction = 0.0
     for first_s, second_s in pairs:
@@ -143,7 +144,7 @@ def _pairs_apart(series: Series) -> Iterator[tuple[float, float]]:
 
 
 def _worked_ahead(series: Series) -> str | None:
-    """Compare samples after one waking call with samples after two, to catch calls that do the next calls' work."""
+    """Compare samples after one untimed call with samples after two, to catch calls that do the work of later calls."""
     taken = list(zip(series.woken, series.samples, strict=True))
     once, twice = ([sample for woken, sample in taken if woken == number] for number in (1, 2))
     if min(len(once), len(twice)) < MIN_SAMPLES:
@@ -192,10 +193,10 @@ def stopped_sparing(series: Series, threads: int) -> str | None:
     """Return a complaint if samples after all checks are far slower than before: the kernel skipped work until then.
 
     Each sample in QUIET_WINDOWS windows must take SPARED_RATIO times as long as the median of the earlier samples.
-    Windows with load do not count, since load may slow every sample. With short samples on one thread, windows with the
-    usual load do count, since such a sample is either undisturbed or a time slice longer. Windows do not count if a
-    lower clock rate may explain the times, or if other CPUs, which share the memory, have more load. Samples on a GPU
-    are not compared, since its clock rate may have dropped while it waited.
+    A window does not count if load may have slowed all its samples, if a lower clock rate may explain the times, or if
+    other CPUs, which share the memory, have more load than before. For short samples on one thread, as much load as
+    in earlier windows is accepted, since such a sample is either undisturbed or longer by a time slice. Samples on a
+    GPU are not compared, since its clock rate may have dropped while it waited.
     """
     if series.device.stream is not None:
         return None

@@ -29,8 +29,8 @@ _ENTROPY = slice(2 * _LAYOUT.size, 2 * _LAYOUT.size + 16)
 class Call(NamedTuple):
     """The call in progress: the index of its contender in the job, its stage, and its start (monotonic clock).
 
-    A call of the problem's class is recorded under the first contender that needs it. An import is recorded under the
-    job's first contender.
+    A call of a method of the problem's class is recorded under the first contender that needs the result. An import is
+    recorded under the job's first contender.
     """
 
     contender: int
@@ -58,7 +58,7 @@ class Board:
 
     @property
     def entropy(self) -> str:
-        """The random bits of the operands, for the row of a kernel that crashes the process."""
+        """The random bits, in hex, that determine the operands' values; for the row of a kernel that crashes."""
         return self._memory[_ENTROPY].hex() if any(self._memory[_ENTROPY]) else ""
 
     @entropy.setter
@@ -72,7 +72,7 @@ class Board:
         return Call(number - 1, STAGES[stage], since_s) if number else None
 
     def returned_twice(self, since_s: float = 0.0) -> Call | None:
-        """Return the last call that also returned in a forked process, if it began after `since_s`, or None."""
+        """Return the last call that forked and returned in the child process, if it began after `since_s`, or None."""
         began_s, stage, number = _LAYOUT.unpack_from(self._memory, _LAYOUT.size)
         return Call(number - 1, STAGES[stage], began_s) if number and began_s >= since_s else None
 

@@ -198,7 +198,7 @@ class Contender:
             self._refuse_strayed()
 
     def _take(self, verdict: Verdict, of: str = "") -> None:
-        """Add a verdict to the report: the reason for a wrong result, and the error if closest to its bound so far."""
+        """Record a verdict: the reason if the result is wrong, the error if it is the largest relative to its bound."""
         if verdict.reason:
             self.report.status, self.report.reason = Status.WRONG, of + verdict.reason
         self.report.compression_error = finite(verdict.compression_error) or self.report.compression_error
@@ -219,7 +219,7 @@ class Contender:
     ) -> None:
         """Create the series and observers, and warm up. shared: the operand changes after which outputs are verified.
 
-        by_last_use: the order in which the contenders at this place have used the sets.
+        by_last_use: the numbers of the sets, least recently used first; the contenders that use them share this list.
         """
         does = self._job.mode.does
         with self._blamed():

@@ -125,7 +125,7 @@ class HostMemory:
 
 
 class _Eviction:
-    """A buffer twice as large as the last-level cache, with a share for each CPU, since any cache may hold operands."""
+    """A buffer twice as large as the last-level cache; each CPU reads a share, since its cache may hold operands."""
 
     def __init__(self, nbytes: int) -> None:
         self._shares = np.array_split(np.ones(nbytes // 8, np.uint64), cpu_count())
@@ -165,7 +165,7 @@ class Cpu(HostMemory, Device):
     def evict(self) -> None:
         """Read and write twice the size of the last-level cache, so that no operand stays in it.
 
-        Raises Unsupported, since no contender is at fault, if the system refuses to start threads.
+        Raises Unsupported if the system refuses to start threads, since no kernel is to blame for that.
         """
         if self._eviction is None:
             self._eviction = _Eviction(2 * self.llc_bytes)

@@ -63,12 +63,12 @@ def was_noisy(disturbed: str) -> bool:
 
 
 def beyond(cpus: str) -> str:
-    """Return the note for a row whose kernel worked on these CPUs; some are outside its process's affinity."""
+    """Return the note for a row whose kernel worked on these CPUs, some of them outside the process's affinity."""
     return f"{_BEYOND}: {cpus}"
 
 
 def more_threads(used: int, threads: int) -> str:
-    """Return the note for a row of `threads` threads whose kernel used more."""
+    """Return the note for a row whose kernel was given `threads` threads but used `used`, which is more."""
     remedy = "" if threads > 1 else "; a multithreaded kernel must declare threaded=True"
     return f"{_MORE}: {used} instead of {threads}{remedy}"
 

@@ -114,8 +114,8 @@ class Draw:
     def change(self) -> Change:
         """Draw new values for a few elements of each input or inout, for one set of operands.
 
-        These values are always uniform. With zeros, for instance, a result kept from an earlier call would still be
-        right.
+        These values are always uniform. If they were zeros again, for instance, a result kept from an earlier call
+        would still be right.
         """
         return {operand.name: self.scattered(operand) for operand in self._specs}
 
@@ -192,10 +192,10 @@ def _special(rng: "np.random.Generator", count: int, largest: float) -> Array:
 
 
 def _scattered(rng: "np.random.Generator", operand: Operand) -> Iterator[tuple[Array, Array]]:
-    """Yield indices and values, drawn many at a time, since single draws would take longer than the shortest calls.
+    """Yield arrays of indices and values. Many are drawn at once, since one draw takes longer than a short call.
 
-    The generator holds no reference to a Draw, whose values would otherwise stay in memory until Python collects
-    reference cycles.
+    This is not a method of Draw, since a suspended generator with a reference to its Draw would form a reference cycle,
+    and keep the values in memory until Python collects cycles.
     """
     elements = math.prod(operand.shape)
     count = min(SCATTERED, elements)

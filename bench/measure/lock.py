@@ -17,7 +17,7 @@ MACHINE = Path("/tmp")
 def exclusive(devices: tuple[str, ...], shared: bool, gpus: tuple[str, ...] = ()) -> Iterator[None]:
     """Lock the GPU, if it is among the devices, while the context lasts. Raises UsageError if another run holds it.
 
-    gpus: the UUIDs of GPUs to lock instead of the current one.
+    gpus: the UUIDs of GPUs to lock instead of the current one. shared: lock nothing.
     """
     if "cuda" not in devices or shared:
         yield
@@ -41,7 +41,7 @@ def held_run(store: Path, run_id: str, remedy: str) -> AbstractContextManager[No
 
 @contextmanager
 def held(path: Path, subject: str, remedy: str, once: bool = False) -> Iterator[None]:
-    """Lock a file until the context or process ends. once: remove it then. Raises UsageError, naming the holder."""
+    """Lock a file until context or process ends. once: the context removes it. Raises UsageError, naming the holder."""
     try:
         fd = _locked(path)
     except BlockingIOError as error:

@@ -106,7 +106,7 @@ def machine() -> dict[str, Any]:
 
 
 def environment() -> dict[str, Any]:
-    """Return facts that can vary between runs on one machine: versions of kernelmark and libraries, and variables."""
+    """Return facts that can vary between runs on one machine: versions, BLAS builds, links, environment variables."""
     names = ("numpy", "scipy", "pyfftw", "numba", "cupy", "cuda.core", "nvmath.bindings", "pycuda.driver")
     prefixes = ("OPENBLAS_", "OMP_", "GOMP_", "MKL_", "ONEDNN_", "ATEN_", "NPY_", "NUMBA_", "CUDA_")
     variables = idle_variables() | os.environ

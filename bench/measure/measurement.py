@@ -24,7 +24,7 @@ MOVES = ("memory", "link")
 
 
 class Need(NamedTuple):
-    """A roofline ceiling to measure for a row. kind: `memory`, `link` for transfers, or a numerics such as `fp32`."""
+    """A roofline ceiling to measure for a row. kind: `memory`, `link` for transfers, or arithmetic such as `fp32`."""
 
     device: str
     threads: int
@@ -43,7 +43,7 @@ class Need(NamedTuple):
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """The rate reached by the fastest tenth of samples, in flop/s or bytes/s, with its interval; best: the top rate."""
+    """The rate of the fastest tenth of samples, in flop/s or bytes/s, its interval, and the `best` sample's rate."""
 
     device: str
     threads: int
@@ -77,7 +77,7 @@ class Ceiling(msgspec.Struct, frozen=True):
 
 
 class Excess(msgspec.Struct, frozen=True):
-    """A row's impossible rate: `declared` flop or bytes over its time, above `times` x the ceiling's best sample."""
+    """A row's impossible rate: its `declared` flop or bytes over its time exceed `times` x the ceiling's best rate."""
 
     ceiling: Ceiling
     declared: int
@@ -113,7 +113,7 @@ class ProcessPart(msgspec.Struct, frozen=True):
 
 
 class VariantRatio(msgspec.Struct, frozen=True):
-    """The speed of a row relative to a variant of its problem that was sampled in turn with it.
+    """The speed of a row over the speed on a variant of its problem; both were sampled in turn in one job.
 
     against: the variant's problem, followed by `by KERNEL` if another kernel ran it.
     """
@@ -161,7 +161,7 @@ def _each_once(values: Sequence[str]) -> str:
 
 
 def _means(values: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Return the mean of each reading that the first process has."""
+    """Return each reading's mean over the processes; readings that the first process lacks are left out."""
     return {name: fmean(readings[name] for readings in values if name in readings) for name in values[0]}
 
 

@@ -26,7 +26,7 @@ def page_faults() -> int:
 
 
 def read_by_system(address: int, into: Any) -> Callable[[], object] | None:
-    """Return a function that copies bytes from an address of this process, even a protected one; None if impossible."""
+    """Return a function that copies bytes at an address into `into`, even from protected memory; None if impossible."""
     memory = _own_memory(os.getpid())
     return None if memory is None else partial(_preadv, memory, (into,), address)
 
@@ -127,7 +127,7 @@ def number_in(path: Path) -> int | None:
 
 
 def _counter(path: Path, name: str) -> int | None:
-    """Return the number after a name at the beginning of a line, or None if there is no such line or file."""
+    """Return the number on the line that begins with this name, or None without such a line or file."""
     try:
         lines = path.read_text().splitlines()
     except OSError:

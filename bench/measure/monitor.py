@@ -182,7 +182,7 @@ def has_children() -> bool:
 
 
 def _denied_s() -> float:
-    """Return the CPU seconds that the quotas of this process's control groups have denied their threads."""
+    """Return the seconds for which CPU quotas have throttled the threads of this process's control groups."""
     denied_s = 0.0
     for file, name, unit_s in _throttled(CGROUP):
         with suppress(OSError):
@@ -193,7 +193,7 @@ def _denied_s() -> float:
 
 @lru_cache
 def _throttled(root: Path) -> tuple[tuple[str, bytes, float], ...]:
-    """Return the files that count denied time (control groups of version 2 and 1), with the counter and its unit."""
+    """Return the files that count throttled time (control groups of version 2 and 1), with their counters and units."""
     counters = {2: (b"throttled_usec ", 1e-6), 1: (b"throttled_time ", 1e-9)}
     files = ((folder / "cpu.stat", *counters[version]) for version, folder in control_groups(root, "cpu"))
     return tuple((str(file), name, unit_s) for file, name, unit_s in files if file.exists())
@@ -213,9 +213,9 @@ def _difference(early: _Reading, late: _Reading) -> _Reading:
 
 
 def _taken(spent: _Reading, cpus: _Cpus, count: int) -> tuple[float, float]:
-    """Return other processes' use of `count` CPUs, in CPUs, and the hypervisor's share, in per cent.
+    """Return how many of `count` CPUs other processes used, and the per cent of time that the hypervisor stole.
 
-    The use is computed from idle time, which is exact to a step of the counter. Busy time may be sampled at ticks only.
+    The first is computed from idle time, which is exact to a step of the counter; busy time may be sampled at ticks.
     """
     others_s = count * spent.at_s - cpus.idle_s - cpus.steal_s - spent.own_s
     return max(0.0, others_s) / spent.at_s, 100 * cpus.steal_s / (count * spent.at_s)
