@@ -14,8 +14,8 @@ from kernelmark.kernels._team import Band, team
 class Shared:
     """A launch that runs bands on parallel threads, the last band on the calling thread.
 
-    meetings: arrays that count the arrivals at the barriers in the bands. If an interrupt keeps the calling thread from
-    arriving, all barriers stay open until the other threads are done.
+    meetings: for each barrier in the bands, an array that counts the threads that have arrived. If an interrupt keeps
+    the calling thread from arriving, all barriers stay open until the other threads are done.
     """
 
     def __init__(self, bands: Sequence[Launch], meetings: Sequence[Array] = ()) -> None:
@@ -117,7 +117,7 @@ def _joined(launches: Sequence[Launch], meets: bool = True) -> Launch:
 
 
 def _meeting(count: Array, threads: int) -> Any:
-    """Return the call of a barrier, at which each thread waits until all threads have arrived."""
+    """Return the call that waits at a barrier until all `threads` threads have arrived; `count` counts arrivals."""
     from kernelmark.kernels._numba import bind
     from kernelmark.kernels._spin import meet
 

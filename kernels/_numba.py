@@ -89,7 +89,7 @@ def _compiled() -> Path:
 
 
 def claim(function: Callable[..., Any]) -> bool:
-    """Claim the compilation of a function; return False if the cache folder has a claim already or is missing."""
+    """Claim the compilation of a function; return False if it was claimed before or there is no cache folder."""
     try:
         (_compiled() / f"{function.__module__}.{function.__qualname__}").touch(exist_ok=False)
     except OSError:
@@ -143,11 +143,11 @@ def prefetch(builder: Any, place: Any, write: bool = True) -> None:
 def in_registers(
     code: tuple[Any, Any, Any, Any], first: Callable[[Any], Any], step: Callable[..., Any], ahead: bool = False
 ) -> Any:
-    """Generate code that loads a group of `source` into registers, applies `first` and the steps, and stores the group.
+    """Generate code that loads vectors of `source`, applies `first` once and `step` repeatedly, and stores the vectors.
 
     The IR is written by hand, since LLVM would vectorise such a loop with few accumulators or not at all. code: the
-    arguments of Numba's `generate`; the last of them is (target, source, start, a, b, steps). step: a function of an
-    accumulator and of vectors filled with a and b. ahead: whether to prefetch the next group of source and target.
+    arguments of Numba's `generate`; the last is (target, source, start, a, b, number of steps). step: a function of a
+    vector and of vectors filled with a and b. ahead: whether to prefetch the vectors of source and target that follow.
     """
     context, builder, signature, (target, source, begin, a, b, count) = code
     nbytes, accumulators = registers()

@@ -39,18 +39,17 @@ def _tail(m, n, a_copied):
 
 @part
 def _is_lying(m, n, a_step, b):
-    """Return whether a, which is contiguous along m, and b, contiguous along n, are both read in place."""
+    """Return whether a (contiguous along m) and b (contiguous along n) are both read in place."""
     near = 1 < a_step <= FAR and b[1] == 1 and b[0] <= FAR
     return near and m >= ROWS and m * n <= SMALL
 
 
 @inlined
 def _estimate(m, n, k, a_step, b, c_column):
-    """Return the approximate cycles of a product if tiles have rows along m and lanes along n.
+    """Return the approximate cycles of a product if tiles have rows along m and lanes along n, and how to compute it.
 
-    Two vectors are multiplied per cycle.
-
-    The second value is how to compute the product, as in `order`; a separate function would take long to compile.
+    The estimate assumes that two vectors are multiplied per cycle. The second value is the same tuple as in `order`; it
+    is returned here because a separate function would take long to compile.
     """
     a_copied = a_step != 1
     rows, tail, lying = _rows_of(m), _tail(m, n, a_copied), _is_lying(m, n, a_step, b)

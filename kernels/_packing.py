@@ -23,7 +23,7 @@ GAP = LINE  # elements between packed tiles of rows, which would otherwise compe
 def widths(first, last):
     """Return the number of columns of the panel that begins at `first`, and the number of lanes that they occupy.
 
-    Four vectors of columns make two panels of two, not one of three and one of one: tiles of one vector wait for loads.
+    Four remaining vectors of columns are split 2 + 2, not 3 + 1, since tiles that are one vector wide wait for loads.
     """
     widest = 2 * LANES if WIDTH < last - first <= 4 * LANES else WIDTH
     real = min(widest, last - first)

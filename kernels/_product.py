@@ -178,7 +178,7 @@ def _across(buffer, rows, skipped, count, a, a_place, b, deep, first, last, keep
 
 @part
 def _dots(buffer, m, begin, deep, a, b, first, last, keep, c):
-    """Compute columns first:last of c one by one; products beyond whole vectors are also added one by one."""
+    """Compute columns first:last of c one by one; products that do not fill a vector are added one by one."""
     whole = deep // LANES * LANES
     for j in range(first, last):
         to, at = _COLUMNS + (j - first) * DEPTH, b[1] + begin * b[2] + j * b[3]

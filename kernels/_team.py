@@ -1,7 +1,7 @@
 """Threads that run bands of a launch together with the calling thread, each on its own CPU, awake between launches.
 
-A sleeping thread starts 50 us late, and the scheduler often wakes it on the CPU of the calling thread, which it then
-competes with for milliseconds. On two CPUs this made a product of 0.5 ms take 1 ms.
+A sleeping thread starts 50 us late. The scheduler often wakes it on the calling thread's CPU, and the two threads then
+compete for milliseconds. On two CPUs this made a product of 0.5 ms take 1 ms.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ _LIBC = ctypes.PyDLL(None)
 
 
 class Band(NamedTuple):
-    """A thread's work in a launch. table: the launch's calls, or None unless all of them are compiled."""
+    """A thread's work in a launch. table: the calls of the launch if it is compiled, otherwise None."""
 
     launch: Launch
     table: "Table | None"

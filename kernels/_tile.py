@@ -66,12 +66,12 @@ class Sums:
             self._builder.store(value, register)
 
     def add(self, elements: Callable[[int], Any], factors: list[Any]) -> None:
-        """Add to each row the products of its element with the vectors `factors`, which all rows share."""
+        """Add to each row r the products of the scalar `elements(r)` and the vectors `factors`, shared by all rows."""
         for row in range(self._rows):
             self.add_to(row, everywhere(self._builder, elements(row), VECTOR), factors)
 
     def add_to(self, row: int, element: Any, factors: list[Any]) -> None:
-        """Add to a row the products of its element, broadcast to all lanes, with the vectors."""
+        """Add to a row the products of the vector `element`, whose lanes are equal, and the vectors `factors`."""
         for i, factor in enumerate(factors):
             register = self._registers[row * self._vectors + i]
             total = llvm(self._builder, "fma", element, factor, self._builder.load(register))
@@ -86,9 +86,9 @@ def products(heights: Sequence[int], widest: int) -> Any:
 
     f((rows, lanes), c, (c_at, c_row), keep, a, (a_at, a_row, a_step), b, (b_at, b_step), count, later), with rows one
     of `heights`: for each row r and lane i, c[c_at + r c_row + i] is the sum over t < count of a[a_at + r a_row + t
-    a_step] b[b_at + t b_step + i], plus the old value if `keep` is set. Each step t also prefetches a row of b and one
-    of the lines `later`, which `next_lines` returns, into the nearest cache. f contains code for each size. The
-    branch between sizes is LLVM code, because Numba would take long to compile a branch and a call for each size.
+    a_step] b[b_at + t b_step + i], plus the old value if `keep` is set. Each step t also prefetches a row of b and a
+    line of `later` (a result of `next_lines`) into the nearest cache. f contains code for each size. The branch
+    between sizes is LLVM code, because Numba would take long to compile a branch and a call for each size.
     """
 
     def typed(

@@ -45,8 +45,8 @@ def on_threads(run: Launch, threads: int) -> Launch:
 class _Pool:
     """PyTorch's threads except the calling thread, each pinned to its own CPU as in kernelmark's kernels.
 
-    They sleep while other contenders are sampled. Without the pinning, the scheduler then wakes them on the CPU of the
-    calling thread, which they compete with: on two CPUs, every second call of 0.4 ms took 2.6 ms.
+    They sleep while other contenders are sampled. If they were not pinned, the scheduler would then wake them on the
+    calling thread's CPU, where they compete with it: on two CPUs, every second call of 0.4 ms took 2.6 ms.
     """
 
     def __init__(self) -> None:
