@@ -1,8 +1,8 @@
-"""The steps of a worker or owner on compressed blocks: 16-bit words of bits with two means, or bytes with a scale.
+"""Steps of workers and owners of stripes on compressed blocks: bits (16 a word) with two means, or bytes with a scale.
 
-The type of `sent` determines the format. A step processes the elements start:stop; a block begins at `start`. Messages
-have room for whole blocks; a short block is padded with zeros. Gradients and residuals pass through memory once, and a
-block of them stays in the first-level cache meanwhile.
+The element type of a message (`sent`) determines the format. A step processes the elements start:stop; a block begins
+at `start`. Messages have room for whole blocks; a short block is padded with zeros. Gradients and residuals pass
+through memory once, and a block of them stays in the first-level cache meanwhile.
 
 Loops over whole blocks create no slices or tuples and make no calls: for each of these Numba counts references by
 locked instructions, which took three times as long as the work on a block.
@@ -67,7 +67,7 @@ def _send(gradient, left, sent, scales, start, stop, missing):
 
 @jit
 def _own(left, sent, scales, ahead, message, message_scales, start, stop, missing):
-    """Encode whole blocks of `left` plus the sum of the messages, whose indices are greater by `ahead`."""
+    """Encode whole blocks of `left` plus the messages' sum; element i of `left` is element i + `ahead` of a message."""
     block = _length(message)
     x, sums = np.empty(block, np.float32), np.empty(2, np.float32)
     own_message = (message,), (message_scales,)
@@ -128,7 +128,7 @@ def _from(sent, scales, first):
 
 @inlined
 def _read(x, zeros, message, first, length):
-    """Decode `length` elements of a message to x, from element `first`, where a block begins."""
+    """Decode the `length` elements of a message that begin with the block at `first`, and store them in x."""
     sent, scales = message
     block = _length(sent[0])
     for begin in range(0, length, block):

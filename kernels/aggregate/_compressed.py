@@ -101,9 +101,10 @@ class Compressed:
         return float(error[at]), float(errors[at])
 
     def _judge_row(self, x: Array, residual: Array, errors: Array, row: int, start: int, closely: bool) -> None:
-        """Check the blocks of a worker or owner that had to send x and kept `residual`.
+        """Check the blocks of a worker or owner, which had x to send and kept `residual`.
 
-        errors: bounds of elements; any element of a block may have the largest error, since the block has one scale.
+        errors: bounds on the rounding errors of elements. The largest bound in a block is used for all its elements,
+        since they share a scale.
         """
         blocks = (_blocks(values, self._block) for values in (x, residual, errors))
         for (whole, at), (rest, _), (error, _) in zip(*blocks, strict=True):
@@ -135,7 +136,7 @@ def _blocks(x: Array, block: int) -> Iterator[tuple[Array, int]]:
 
 
 def _least_of_onebit(x: Array) -> Array:
-    """Return the squared norms of the least residuals if each block has two means, of elements >= 0 and of others."""
+    """Return each block's squared residual norm if elements >= 0 are replaced by their mean, the others by theirs."""
     squares, total, size = np.einsum("ij,ij->i", x, x), x.sum(1), np.abs(x).sum(1)
     high = (x >= 0).sum(1)
     low = x.shape[1] - high
@@ -145,7 +146,7 @@ def _least_of_onebit(x: Array) -> Array:
 
 
 def _least_of_int8(x: Array) -> Array:
-    """Return the squared norms of the residuals of rounding to multiples of the largest magnitude over 127."""
+    """Return each block's squared residual norm if elements are rounded to multiples of its largest magnitude / 127."""
     rest, step = _off_grid(x)
     norms: Array = np.einsum("ij,ij->i", rest, rest) * step**2
     return norms

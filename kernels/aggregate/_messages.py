@@ -36,16 +36,16 @@ class _Code(NamedTuple):
     args: Any
 
     def at(self, number: int, index: Any, kind: Any = _FLOATS) -> Any:
-        """Return the address of an element of an argument."""
+        """Return the address of element `index` of argument `number`, as a pointer to the type `kind`."""
         return address(self.context, self.builder, self.signature.args[number], self.args[number], index, kind)
 
     def lines(self, number: int, index: Any, count: int, kind: Any = _FLOATS) -> list[Any]:
-        """Load `count` lines of an argument, from element `index` on."""
+        """Load `count` lines of argument `number`, from element `index` on."""
         starts = (self.builder.add(index, _I64(LANES * i)) for i in range(count))
         return [self.builder.load(self.at(number, start, kind), align=1) for start in starts]
 
     def received(self, kind: Any, sent: Any, scales: Any) -> Any:
-        """Decode a line of a message; the last two of `args` are the numbers of the line and of its block."""
+        """Decode a line of a message; the last two of `self.args` are the numbers of the line and of its block."""
         builder, (line, block) = self.builder, self.args[-2:]
 
         def loaded(kind: Any, array: Any, index: Any, vector: Any) -> Any:

@@ -25,7 +25,7 @@ def local(problem: AggregateProblem) -> Plan:
 
 
 def tree(problem: AggregateProblem) -> Plan:
-    """Return a plan that sums pairs, then pairs of pairs; the first worker's new weights go down the tree."""
+    """Return a plan that sums pairs, then pairs of pairs; with /update, new weights go back down the tree."""
     phases: list[list[Step]] = []
     for bucket in buckets(problem):
         phases += _up(bucket) + (_down(bucket) if problem.step == "update" else [])
@@ -56,7 +56,7 @@ def _down(bucket: Bucket) -> list[list[Step]]:
 
 
 def ring(problem: AggregateProblem) -> Plan:
-    """Return a plan in which stripes go around a ring of workers, each adding its gradient, and new weights follow.
+    """Return a plan in which stripes go around a ring and each worker adds its gradient; then new weights go around.
 
     Baidu's ring of 2017 (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, JPDC 69(2), 2009).
     """

@@ -63,7 +63,7 @@ class Bucket(NamedTuple):
         return self.last - self.first
 
     def of(self, name: str, row: int | None = None) -> Part:
-        """Return the bucket's part of an operand's row."""
+        """Return the bucket's part of a row of operand `name`, or of the operand itself if it has no rows."""
         return Part(name, row, self.first, self.last)
 
     def room(self, name: str, row: int) -> Part:
@@ -75,7 +75,7 @@ class Bucket(NamedTuple):
         return tuple(self.of(name, i) for i in range(self.problem.w))
 
     def stripes(self, grain: int = LINE) -> list[tuple[int, int]]:
-        """Return the first and the end element of each owner's stripe, in multiples of `grain`."""
+        """Return the first and the end element of each owner's stripe; stripes are cut at multiples of `grain`."""
         w, grains = self.problem.w, -(-self.length // grain)
         edges = [min(self.length, grains * i // w * grain) for i in range(w + 1)]
         return [(edges[i], edges[i + 1]) for i in range(w)]

@@ -47,7 +47,7 @@ class Order(NamedTuple):
 
 
 class Team:
-    """The worker processes for one number of workers. generation: the number of times that all were started."""
+    """The processes for all plans with the same number of workers. generation: how often they were started."""
 
     def __init__(self, helpers: int) -> None:
         self._helpers = helpers

@@ -70,7 +70,7 @@ def _bands(phase: list[Step], arrays: Arrays, i: int, threads: int) -> list[Laun
 
 
 def ends(step: Step, i: int, parts: int) -> tuple[int, int]:
-    """Return the first and the end element of band i of a step, in multiples of the step's grain."""
+    """Return the first and the end element of band i if a step is cut into `parts` bands at multiples of its grain."""
     grains = -(-(step.stop - step.start) // step.grain)
     first, last = (min(step.stop, step.start + grains * k // parts * step.grain) for k in (i, i + 1))
     return first, last

@@ -18,7 +18,7 @@ def by_host(problem: AggregateProblem) -> int:
 
 
 def between_workers(problem: AggregateProblem) -> int:
-    """Return the bytes of w - 1 gradients and w - 1 sums: up and down a tree, around a ring, or by stripes."""
+    """Return the bytes of w - 1 gradients and w - 1 sums, which are the same for a tree, a ring and stripes."""
     return 2 * (problem.w - 1) * problem.n * DTYPES[problem.dtype].itemsize
 
 

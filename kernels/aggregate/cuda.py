@@ -36,7 +36,7 @@ def _blocks(t: Tile, packs: int) -> int:
 
 
 def _preferred(threads: int = 256, **more: int) -> Prefer:
-    """Prefer the widest packs that the rows allow, first with 2048 threads per multiprocessor, then with one block."""
+    """Prefer the widest packs that rows allow with 2048 threads per multiprocessor, otherwise with a single block."""
     counts = (blocks_on_each(2048 // threads), 1)
     every = ({"V": v, "THREADS": threads, "BLOCKS": blocks, **more} for blocks in counts for v in _PACKS["V"])
     return Prefer(tuple(every))
@@ -101,14 +101,14 @@ def _down(p: AggregateProblem, t: Tile) -> Iterator[KernelCall]:
 
 
 def _spilt(name: str, t: Tile, limits: DeviceLimits) -> str | None:
-    """Return why a tile is left out, or None: the compiler (NVRTC 13.0) gives some tiles too few registers."""
+    """Return why a tile is left out, or None; NVRTC 13.0 gives some tiles too few registers, so that they spill."""
     if name != "int8" or limits.capability != 120 or t.V != 2 or t.THREADS >= 256:
         return None
     return f"the compiler spills packs of V = 2 with THREADS = {t.THREADS} on sm_120, expected 256 or more"
 
 
 def _quantised(name: str, code: str) -> dict[str, Any]:
-    """Return the declaration of a strategy. name: names its format and source. code: the format's C++ class."""
+    """Return a strategy's declaration. name: of its format and of its source file. code: the format's C++ class."""
     registers = 2 * FORMATS[name].block // WARP
     return {
         **_wire.compressing(name),

@@ -34,7 +34,7 @@ class _Adding:
         return self._launch(gpu, "tree" if len(rows) == 2 else "device", rows, s=to)
 
     def deliver(self, gpu: int, rows: Any, part: slice) -> list[Launch]:
-        """Return launches that store the sum of rows in part of s, or update weights and this GPU's replica with it."""
+        """Return launches that store rows' sum in part of s, or update weights and this GPU's replica by the sum."""
         if self._problem.step == "sum":
             return [self.sum(gpu, rows, self._x.s[part])]
         copies = self.room(gpu, *rows.shape)
@@ -42,7 +42,7 @@ class _Adding:
         return [step, self.gpus.copy(gpu, self._x.replicas[gpu][part], gpu, copies[0], on=gpu)]
 
     def pass_on(self, to: int, at: int, part: slice, on: int) -> list[Launch]:
-        """Return the copy of a part of GPU `at`'s replica to GPU `to`, on GPU `on`'s stream; none without replicas."""
+        """Return launches that copy part of GPU `at`'s replica to `to` on GPU `on`'s stream; [] without replicas."""
         if self._problem.step == "sum":
             return []
         source, target = self._x.replicas[at][part], self._x.replicas[to][part]
