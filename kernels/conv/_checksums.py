@@ -1,6 +1,6 @@
 """Checksums of a convolution: weighted sums over the channels of each pixel, which check the outputs of many calls.
 
-They equal the output of a convolution with one output channel per group, so they take the time of one channel.
+The sums equal the output of a convolution with one output channel per group, so they take the time of one channel.
 If a few elements of the operands change, the sums are corrected, not recomputed. Channels are the second axis, as in
 the reference.
 """
@@ -60,7 +60,7 @@ class ChannelSums:
         return complaint(squares)
 
     def _narrowed(self, index: tuple[Array, ...], new: Array, old: Array) -> Changed:
-        """Turn changes of the operand whose channels are summed into changes of the sums."""
+        """Return how an operand's channel sums change if its elements at `index` change from `old` to `new`."""
         problem = self._problem
         first, second, *rest = index
         if problem.direction == "dgrad":  # the channels of each filter
@@ -84,7 +84,7 @@ class ChannelSums:
                 sums[met[self._problem.output]] += change * array[met[other]].astype(np.float64)
 
     def _met_by(self, name: str, first: int, second: int, row: int, column: int) -> dict[str, tuple[int | slice, ...]]:
-        """Return indices of the other two operands' elements that share products with this one, in matching order."""
+        """For an element of operand `name`, return the matching indices of the other two operands in its products."""
         inputs, outputs = self._problem.c // self._problem.groups, self._problem.k // self._problem.groups
         channels: dict[str, tuple[int | slice, int | slice]]
         if name == "w":

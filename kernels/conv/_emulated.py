@@ -1,4 +1,4 @@
-"""The convolutions on which kernels are emulated."""
+"""The sizes and options of the convolutions for which kernels run on the emulator."""
 
 from functools import cache
 from typing import Any

@@ -37,12 +37,13 @@ SPECIALS = 4.0
 class Reference(NamedTuple):
     """The expected values in float64: the whole output, or a sample (at `places`) and weighted sums of all elements.
 
-    unit: the scale of each value's error, which is the norm of the products in the value's sum, divided by the norm of
-    as many products of uniform operands. least: each plane's least unit, by numerics, for algorithms that spread errors
-    of large products to other elements. squares: sums of squared units, weighted with squared weights. reached: the
-    rows and columns of the output (wgrad: of a filter) to which any product contributes; all others are 0. weights: of
-    shape (SUMS or 1, groups, channels of a group). As in Freivalds' check, a sum runs over the output's channels of one
-    group (wgrad: its filters). The sums are the output of a convolution with few channels, which is cheap to compute.
+    unit: the scale of each value's error, i.e. the norm of the products in the value's sum, divided by the norm of
+    as many products of uniform operands. least: for algorithms that spread errors of large products to other elements,
+    the least unit in each plane, by numerics. squares: sums of squared units, weighted with squared weights. reached:
+    masks of the rows and columns of the output (wgrad: of a filter) to which any product contributes; other elements
+    are 0. weights: of shape (SUMS or 1, groups, channels of a group). As in Freivalds' check, a sum runs over the
+    output's channels of one group (wgrad: its filters). The sums are the output of a convolution with few channels,
+    which is cheap to compute.
     """
 
     problem: ConvSizes
@@ -83,7 +84,7 @@ class Reference(NamedTuple):
         return groups * independent_roundings(rows // groups, columns, self.problem.reduction)
 
     def _spread(self, unit: Array, least: Array) -> Array:
-        """Return the largest unit of each plane or of the sample, but at least `least` and 1 (uniform operands)."""
+        """Return the largest unit of each plane or of the sample, or `least` or 1 (for uniform operands) if larger."""
         if self.places is not None:
             unit, least = unit.max(initial=1.0, keepdims=True), least.max()
         else:
@@ -92,7 +93,7 @@ class Reference(NamedTuple):
         return units
 
     def _check_elements(self, name: str, output: Array, bound: Bound) -> Verdict:
-        """Check all elements, then those with products alone: many exact zeros would hide a large rms error."""
+        """Check all elements, then leave out those without products, whose exact zeros would hide a large rms error."""
         dtype = self.problem.dtype
         if self.places is not None:
             return compare(f"sampled {name}", output[self.places], self.values, bound, dtype)
@@ -138,7 +139,7 @@ def reference(problem: ConvSizes, inputs: Arrays, rng: "np.random.Generator") ->
 
 
 def narrowed(problem: ConvSizes, arrays: Arrays, weights: Array) -> tuple[ConvSizes, dict[str, Array]]:
-    """Return a smaller convolution and its operands; its output is weighted sums of the problem's output channels."""
+    """Return a smaller convolution, whose output channels are weighted sums of the problem's, and its operands."""
     count, groups, _ = weights.shape
     if problem.direction == "dgrad":
         w = arrays["w"].reshape(groups, -1, *arrays["w"].shape[1:])
@@ -174,10 +175,10 @@ def least_units(problem: ConvSizes, squares: Arrays) -> dict[str, Array]:
 
 
 def bounding(problem: ConvSizes, weights: Array, squares: Array, least: Array | None) -> tuple[Array, Array, Array]:
-    """Return three arrays for bounds of weighted sums: squared units, rounding errors, and sums of squared weights.
+    """Return three arrays for bounds on weighted sums: squared units, rounding errors, and sums of squared weights.
 
-    least: the least units, if the algorithm spreads errors of large products. If given, each square becomes the
-    largest square of its plane, but no smaller than the square for `least` or for uniform operands.
+    least: the least units if the algorithm spreads errors of large products, otherwise None. With `least`, all squared
+    units of a plane become the largest of the plane, or that of `least` or of uniform operands if that is larger.
     """
     uniform = (weights**2).sum(axis=-1).T.reshape(-1, *[1] * (3 if problem.direction == "wgrad" else 2))
     if least is not None:
@@ -188,7 +189,7 @@ def bounding(problem: ConvSizes, weights: Array, squares: Array, least: Array | 
 
 
 def _sum_of_filters(array: Array, weights: Array, squared: bool = False) -> Array:
-    """Return sums (of squares) over the first axis, by group and weight: (groups L, ...) to (groups SUMS, ...)."""
+    """Return each group's weighted sums over axis 0, of elements or of their squares: `len(weights)` sums a group."""
     values = array.astype(np.float64)
     if squared:
         np.square(values, out=values)
@@ -198,12 +199,12 @@ def _sum_of_filters(array: Array, weights: Array, squared: bool = False) -> Arra
 
 
 def _sums_of_channels(array: Array, weights: Array, squared: bool = False) -> Array:
-    """Return sums (of squares) over the second axis, by group and weight."""
+    """Return each group's weighted sums over axis 1, of elements or of their squares: `len(weights)` sums a group."""
     return np.stack([_sum_of_filters(image, weights, squared) for image in array])
 
 
 def _sampled(problem: ConvSizes, reached: tuple[Array, Array], rng: "np.random.Generator") -> tuple[Array, ...]:
-    """Return the index of a sample of the output elements with products, including the first and the last one."""
+    """Return the index of a random sample of output elements that have products, including the first and the last."""
     shape = problem.shapes()[problem.output]
     axes = [*map(np.arange, shape[:2]), *map(np.flatnonzero, reached)]
     if not all(map(len, axes)):  # padding or strides keep every product from the output

@@ -166,7 +166,7 @@ def as_nchw(array: Array, layout: str) -> Array:
 
 @lru_cache(1024)  # plans of kernels call this over and over
 def _ends(value: Spatial) -> tuple[tuple[int, int], ...]:
-    """Return the numbers before and after, for height and for width."""
+    """Return the numbers at both ends of the height and of the width: ((0, 1), (2, 2)) for `0-1x2`."""
     dims = [tuple(int(end) for end in part.split("-")) for part in str(value).split("x")]
     return tuple((dim[0], dim[-1]) for dim in (dims * 2)[:2])
 

@@ -30,14 +30,14 @@ def tolerance(problem: ConvSizes, numerics: str) -> Bound:
 
 
 def _winograd(problem: ConvSizes, f: Transforms) -> tuple[float, float, float]:
-    """Return the largest error, the rms error and the unevenness of errors, which grow as transforms enlarge operands.
+    """Return the largest error, the rms error and the unevenness of errors.
 
-    `growth` is a ratio for independent roundings: the rms error after the inverse transform over the rms error of a sum
-    of as many plain products. See Barabasz, Anderson, Soodhalter, Gregg, "Error Analysis and Improving the Accuracy of
-    Winograd Convolution for Deep Neural Networks", ACM TOMS 46(4), 2020, with norms of rows instead of worst cases. The
-    transforms round each product a few times; the sum over channels then adds independent errors. A filter's gradient
-    has transposed transforms, A for y and G^T for the sums over tiles. Tiles that end outside y count as whole ones:
-    they add little, but each is one more addition, which rounds a sum that may have its full size by then.
+    Errors grow as transforms enlarge operands. `growth` is a ratio for independent roundings: the rms error after the
+    inverse transform over the rms error of a sum of as many plain products. See Barabasz, Anderson, Soodhalter, Gregg,
+    "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural Networks", ACM TOMS 46(4), 2020,
+    with norms of rows instead of worst cases. The transforms round each product a few times; the sum over channels then
+    adds independent errors. A filter's gradient has transposed transforms, A for y and G^T for the sums over tiles.
+    Tiles that end outside y count as whole ones: they add little to a sum, but each addition rounds the whole sum.
     """
     length = math.ceil(problem.reduction / (problem.r * problem.s))
     if problem.direction == "wgrad":

@@ -48,7 +48,7 @@ def by_tap(columns, x, g, at, block, first, last, back):
 
 @part
 def _row(columns, row, x, begin, stride, count, back):
-    """Copy elements of x, `stride` apart, to columns, or add columns to them; slices avoid checks of signs."""
+    """Copy elements of x, `stride` apart, to columns, or add columns to them; slices avoid negative-index checks."""
     if stride == 1:
         _run(columns, row, x, begin, count, back)
     else:

@@ -1,8 +1,8 @@
 """Convolution as products with columns: blocks of columns are created, multiplied and discarded while in cache.
 
 Each function processes the items `start:stop` of a plan (`_plan.py`) on one thread, with `columns` and `buffer` as
-scratch. Without columns (None) images are multiplied as stored; channels are last if `pixelwise` is not None. Numba
-compiles both cases separately by type and leaves out unused branches, which saves half a second.
+scratch. If `columns` is None, images are multiplied as stored; if `pixelwise` is not None, channels are last. Numba
+compiles each case separately by type and leaves out unused branches, which saves half a second.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -107,7 +107,8 @@ def turned(to, w, g, start, stop):
 def image_gradient(product, buffer, x, w, y, columns, pixelwise, g, items, blocks, step, lying, start, stop):
     """Compute items start:stop of x's gradient. An item: image, group, blocks e0:e1, pixels p0:p1.
 
-    An item's blocks have the same channels. step: pixels multiplied at a time. lying: w is not transposed by `turned`.
+    An item's blocks have the same channels. step: the pixels to multiply at a time. lying: whether w is as stored, not
+    transposed by `turned`.
     """
     for item in range(start, stop):
         image, group, e0, e1, p0, p1 = items[item]

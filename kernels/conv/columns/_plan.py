@@ -120,10 +120,11 @@ def _even_filter_gradient(g: Shape, threads: int, t: Tile) -> Plan:
 
 
 def _enough(g: Shape, plain: bool, high: int, least: int, threads: int) -> int:
-    """Return the number of pixels from which on threads share pixels, not the `high` rows; at least `least`.
+    """Return the number of pixels (`least` or more) from which on threads divide the pixels, not the `high` rows.
 
-    Threads that share pixels write parts of the same rows of an image, and fetch lines that another thread has written.
-    Threads that share rows each pack all pixels that are not read in place, and fetch columns that others have created.
+    If threads divide pixels, they write parts of the same rows of an image, and fetch lines that another thread has
+    written. If they divide rows, each packs all pixels that are not read in place, and fetches columns that others have
+    created.
     """
     if g.channels_last or high < NARROW * threads:
         return least
@@ -134,9 +135,9 @@ def _enough(g: Shape, plain: bool, high: int, least: int, threads: int) -> int:
 def _products(
     g: Shape, high: int, most: int, enough: int, threads: int
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return the ranges of rows and of pixels of the products: threads share pixels if there are `enough`, else rows.
+    """Return the ranges of rows and of pixels of the products: threads divide pixels if there are `enough`, else rows.
 
-    Threads that share the rows each pack all pixels; threads that share the pixels each pack all rows, and write to
+    Threads that divide the rows each pack all pixels. Threads that divide the pixels each pack all rows, and write to
     separate cache lines if the rows of an image are whole lines.
     """
     pixels, images, unit = g.p * g.q, g.n * g.groups, 1 if g.channels_last else LINE
@@ -156,7 +157,7 @@ def _blocks(g: Shape, plain: bool, others: int, threads: int, deep: int) -> Arra
 
 
 def _step(g: Shape, blocks: Array, plain: bool, area: int) -> int:
-    """Return the number of pixels to process at a time; parts are about equal."""
+    """Return the number of pixels to process at a time, which cuts the pixels into about equal parts."""
     pixels = g.p * g.q
     if plain:
         most = min(pixels, CACHED) if g.channels_last else pixels

@@ -78,10 +78,10 @@ def _launch(problem: ConvProblem, x: ConvOperands, product: Array) -> Launch:
 
 
 def _shared(x: ConvOperands, plan: Plan, product: Array, arrays: tuple[Array, ...], kind: tuple[Any, ...]) -> Launch:
-    """Return the forward launch of threads that share the filters: each creates a part of a block of columns.
+    """Return the forward launch of threads that divide the filters: each creates a part of a block of columns.
 
-    All threads multiply the whole block. While some still multiply it, others create their parts of the next block in
-    the other half of the scratch.
+    Then each multiplies its filters with the whole block. While some threads still do this, others create their parts
+    of the next block in the other half of the scratch.
     """
     from kernelmark.kernels._numba import bind
     from kernelmark.kernels._product import SCRATCH

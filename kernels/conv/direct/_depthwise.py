@@ -1,9 +1,10 @@
 """Grouped convolution on vectors of positions: sums over taps of a weight times the element at the tap.
 
-A vector has pixels or, with channels last and small groups, channels, whose weights differ. Small planes of nchw are
-transposed, a vector of planes at a time, and then treated as channels last. `_planes.py` describes the arguments that
-all functions share. turned: None, or scratch for turned planes of the source (wgrad: x) and of the target (y), and the
-sides of both as stored. Numba compiles both cases separately by type and leaves out unused branches.
+A vector holds pixels; with channels last and small groups, it holds channels, each with its own weight. Small planes of
+nchw are transposed, a vector of planes at a time, and then treated as channels last. `_planes.py` describes the
+arguments that all functions share. turned: None, or scratch for transposed planes of the source (wgrad: x) and of the
+target (wgrad: y), and the `Side` of each as stored. Numba compiles the cases with None and with scratch separately, by
+type, and leaves out unused branches.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -38,7 +39,7 @@ from kernelmark.kernels.conv.direct._vectors import (
 def images(
     out, source, w, b, sums, factors, turned, to, side, cut, parts, offsets, weights, planes, strides, items, span
 ):
-    """Compute items span[0]:span[1] of fprop or dgrad. factors: scratch if cut.unit is 1, else from `pack`."""
+    """Compute items span[0]:span[1] of fprop or dgrad. factors: scratch if cut.unit is 1, else packed weights."""
     size, line = cut.down * cut.across * cut.depth * cut.pitch * cut.unit, len(sums) // ROWS
     b[:] = np.float32(0)
     for item in range(span[0], span[1]):
@@ -73,7 +74,7 @@ def images(
 
 @part
 def _sums(sums, factors, b, offsets, many, t0, t1, length, line):
-    """Compute the sums of a plane's pixels, or of as many planes as `row_sums` handles."""
+    """Compute the sums of the pixels of one plane, or of `many` planes at once."""
     if many > 1:
         for v in range(0, length, ACROSS * LANES):
             row_sums(sums, factors, b, offsets, (v, t0, t1, line))
@@ -101,7 +102,7 @@ def pack(packed, w, members, strides, weights, start, stop):
 
 @part
 def _weigh(sums, factors, b, offsets, at, t0, t1, length, apart, alike):
-    """Compute the sums of a plane's vectors, `apart` elements apart. alike: a tap has one weight for all lanes."""
+    """Compute the sums of a plane's vectors, `apart` elements apart. alike: whether a tap has one weight."""
     while at + (MANY - 1) * apart < length:
         if alike:
             many_alike(sums, factors, b, offsets, (at, t0, t1, LANES))
@@ -124,7 +125,7 @@ def _weigh(sums, factors, b, offsets, at, t0, t1, length, apart, alike):
 
 @jit
 def filters(w, x, y, b, d, sums, turned, side, of_y, cut, like, offsets, weights, planes, strides, sizes, start, stop):
-    """Compute groups start:stop of wgrad. like: y's `Cut` in buffer d. sizes: rows of a strip, images, channels."""
+    """Compute groups start:stop of wgrad. like: `Cut` of y's buffer d. sizes: rows of a strip, images, channels."""
     size, taps, (strip, images, channels) = (
         cut.down * cut.across * cut.depth * cut.pitch * cut.unit,
         len(offsets),

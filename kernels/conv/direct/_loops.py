@@ -1,8 +1,8 @@
-"""Direct convolution without columns: sums over tables of offsets, which locate the factors of each product.
+"""Direct convolution without im2col: tables of offsets locate the two factors of each product.
 
-All three directions are out[row, lane] = sum over t of b[rows[row] + steps[t]] v[t, lane], where `b` is an image padded
-with zeros or the filters, and `v` the other operand in panels of WIDTH lanes (tables in `_plan.py` and `_pixels.py`
-list the operands).
+All three directions are out[row, lane] = sum over t of b[rows[row] + steps[t]] v[t, lane], where `b` is either the
+filters or an image surrounded by zeros, and `v` is the other operand in panels of WIDTH lanes (tables in `_plan.py` and
+`_pixels.py` list the operands).
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -53,9 +53,9 @@ def surround(b, source, counts, strides, inner, which):
 def sums(out, b, v, totals, panel, turned, rows, steps, places, ends, targets, lanes, items, high, deep, start, stop):
     """Compute items start:stop of a plan (`_plan.py`), `deep` steps of their sums at a time.
 
-    ends: for each step, the end of its run, whose elements of v span less than SIDE. lanes: the stride between lanes in
-    v, and the stride between lanes in the output. high: the rows of a tile. totals, panel, turned: scratch for the
-    sums of an item, for `deep` steps of v, and for a block to transpose.
+    ends: for each step, the end of its run, which is a group of successive steps whose offsets in v span less than
+    SIDE. lanes: the stride between lanes in v, and the stride between lanes in the output. high: the rows of a tile.
+    totals, panel, turned: scratch for the sums of an item, for `deep` steps of v, and for a block to transpose.
     """
     for item in range(start, stop):
         r0, r1, t0, t1, at_b, at_v, at_out, count, images, next_b, next_v = items[item]
@@ -103,7 +103,7 @@ def _lanes(to, at, source, begin, count):
 
 @jit
 def _turn(panel, v, base, count, lane, places, ends, first, last, turned):
-    """Copy lanes of v that are not contiguous: transpose blocks of SIDE lanes and of steps that span less than SIDE."""
+    """Copy lanes of v that are not contiguous: transpose blocks of SIDE lanes by a run of steps (see `sums`)."""
     t = first
     while t < last:
         end = min(ends[t], last)

@@ -98,7 +98,7 @@ def load_group(b, size, planes, x, side, cut, image, group, lanes, first):
 
 @part
 def _expand(b, at, size, members, x, begin, lanes):
-    """Write a plane for each member of a group."""
+    """For each channel of a group, write to its plane vectors that repeat the channel in all lanes of the group."""
     for v in range(0, lanes, LANES):
         if members == 2:
             expand_2(b, at + v, size, x, begin + v)

@@ -15,7 +15,7 @@ from kernelmark.kernels.conv.direct._plan import Border, Item, Plan, grid, line,
 
 
 class Phase(NamedTuple):
-    """Elements of x, a stride apart, that use the same taps. outputs: the first element's output for each tap."""
+    """Elements of x, a stride apart, with the same taps. outputs: for each tap, the index in y for element `first`."""
 
     first: int
     length: int

@@ -5,7 +5,7 @@
 | fprop | filters | channels | pixels of y | w | x |
 | dgrad | channels | filters | pixels of x | w | y |
 
-The filters are read in place, so that a layer with few pixels does not spend its time on packing them.
+The filters are read in place, so that a layer with few pixels does not spend its time on packing filters.
 """
 
 from itertools import product

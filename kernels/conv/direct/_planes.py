@@ -2,15 +2,15 @@
 
 A plane is a channel of an image. With channels last and small groups it is a few vectors of channels, in which one
 channel of each group represents the whole group. Small planes of nchw are transposed to this form, too. A zero-padded
-buffer holds a strip of each plane of a group. In it, the elements of a stride are separated into phases; a phase has
-`depth` rows of `pitch` positions. So every tap reads the factors of all outputs of a strip contiguously, from the tap's
-offset on.
+buffer holds a strip of each plane of a group. It stores phases one after another: a phase has the positions that are a
+stride apart, in `depth` rows of `pitch` positions. So the factors that a tap needs for all outputs of a strip are
+contiguous, and begin at the tap's offset.
 
 | | source | target |
 | --- | --- | --- |
 | fprop | x, in stride_h x stride_w phases | y, in one phase |
 | dgrad | y, in one phase | x, in phases whose pixels use the same taps |
-| wgrad | x, as in fprop; y, at the places of the sums of fprop | w |
+| wgrad | x, as in fprop; y, placed like the sums of fprop | w |
 """
 
 from itertools import product
@@ -66,9 +66,9 @@ class Plan(NamedTuple):
     """The arguments of the loops in `_depthwise.py`.
 
     parts: for each part of the target, its rows (first, step, number), its columns, and its range in `offsets` and
-    `weights`. For each tap of each plane of a group, `offsets` has the first output's index in the buffer, `weights`
-    the index in w. strip: how many rows of a part to compute at a time. planes: planes per group in source and target.
-    strides: of the target's planes and of groups, in w.
+    `weights`. These have an entry for each tap of each plane of a group: `offsets` the index in the buffer that the
+    first output reads, `weights` the index in w. strip: how many rows of a part to compute at a time. planes: how many
+    a group has in source and target. strides: the distances in w between planes of the target and between groups.
     """
 
     cut: Cut
@@ -96,8 +96,8 @@ _Sides = tuple[list[_Axis], int, int]
 def unit_of(g: Shape, lanes: int, threads: int) -> int:
     """Return the number of elements at a position: a few vectors of channels or of transposed planes, otherwise 1.
 
-    A position has vectors of channels if channels are last and equal groups (c = k) fill whole vectors: an odd number
-    of them, so that neighbouring positions do not compete for cache sets. threads: the threads that divide channels.
+    A position has vectors of channels if channels are last, c = k, and groups fill whole vectors. The number of vectors
+    is odd, so that neighbouring positions do not compete for cache sets. threads: the threads that divide channels.
     """
     if turns(g, lanes, threads):
         return lanes
@@ -137,7 +137,7 @@ def y_side(g: Shape, unit: int) -> Side:
 
 
 def forward(g: Shape, unit: int, elements: int | None) -> Plan:
-    """Return the plan of fprop and wgrad. elements: the most in a strip of rows, or None for a single strip."""
+    """Return the plan of fprop and wgrad. elements: the most in a strip's buffers, or None for a single strip."""
     down = _Axis(0, 1, g.p, [(t, *_apart(t * g.dilation_h, g.stride_h)) for t in range(g.r)])
     across = _Axis(0, 1, g.q, [(t, *_apart(t * g.dilation_w, g.stride_w)) for t in range(g.s)])
     sides, targets = (([down], g.stride_h, g.top), ([across], g.stride_w, g.left)), g.k if unit == 1 else 1

@@ -46,8 +46,8 @@ def stages(problem: ConvProblem, x: ConvOperands) -> Launch:
 def _images(b: Array, plan: Plan, n: int, x: ConvOperands) -> tuple[list[Array], Launch | None]:
     """Return the surrounded images that each band of items reads, and the launch that surrounds them with zeros.
 
-    Each thread itself surrounds the lines that it reads, if they stay in its cache and this is little work. Lines
-    that another thread has written would be read from that thread's cache in the middle of the sums, which is slow.
+    If the images fit in a thread's cache and a line is copied at most MOST_COPIES times on average, each thread
+    surrounds the lines that it reads: reading lines from another thread's cache in the middle of the sums is slow.
     """
     bands, border = parts(len(plan.items), x.threads), plan.border
     if border.empty:

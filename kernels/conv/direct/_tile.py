@@ -94,8 +94,8 @@ add_narrow_products, add_fewer_narrow_products = (_products(2 * rows, 1) for row
 
 
 def tile_rows(length: int, even: int | None) -> int:
-    """Return ROWS or ROWS - 1: whichever leaves fewer rows of tiles empty; in a tie, the one whose tiles divide a run.
+    """Return ROWS or ROWS - 1: whichever leaves fewer rows of tiles empty or, in a tie, cuts a run into whole tiles.
 
-    even: for tiles of twice as many rows, the number of evenly spaced rows in a run; None for other tiles.
+    even: for tiles of twice as many rows, the number of evenly spaced rows in a run; None if runs do not matter.
     """
     return min((ROWS, ROWS - 1), key=lambda rows: (-(-length // rows) * rows, bool(even and even % (2 * rows))))

@@ -67,7 +67,7 @@ many_alike, some_alike, one_alike = (_weighted(count, True) for count in (MANY, 
 
 
 def _block(_context: Any, sums: Any, weights: Any, b: Any, offsets: Any, place: Any) -> Any:
-    """Compute ROWS x ACROSS vectors of sums; a tap has a weight for each row, and rows are `line` elements apart."""
+    """Compute ROWS x ACROSS vectors of sums; a tap has one weight a row. place: offset, range of taps, row stride."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         to, factors, source, offsets = _addresses(context, builder, signature, args)

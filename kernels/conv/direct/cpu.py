@@ -13,9 +13,10 @@ FEW = {"STEPS": 128, "AT_ONCE": 256}
 
 
 def _rows(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why a tile is not the default: the input of its rows has to stay in a cache, as each panel reads it again.
+    """Return why a tile is not the default, or None. Each panel reads the input of the tile's rows again, from a cache.
 
-    In nchw, several taps of larger filters read the same lines in turn, which leaves time to fetch other lines.
+    So the input must fit there, except for larger filters in nchw: several of their taps read the same lines in turn,
+    which leaves time to fetch other lines.
     """
     g = shape(p)
     met = MANY["AT_ONCE"] * (g.c * g.stride_h * g.stride_w if p.direction == "fprop" else g.k)

@@ -61,7 +61,7 @@ def block(p: ConvProblem, t: Tile) -> Block | None:
 
 
 def _blocks(p: ConvProblem, out: int, threads: int) -> Iterator[Block]:
-    """Yield blocks by falling size along x, then y, then z: nchw columns, rows, planes; nhwc planes, columns, rows."""
+    """Yield blocks by falling size along x, then y, then z: columns, rows, planes, or in nhwc planes, columns, rows."""
     planes, height, width = output(p)
     last = p.layout == "nhwc"
     sizes = (planes, width, ceil_div(height, out)) if last else (width, ceil_div(height, out), planes)
@@ -126,7 +126,7 @@ def depthwise(p: ConvProblem, t: Tile, device: DeviceLimits) -> list[KernelCall]
 def _wgrad(p: ConvProblem, least: int, blocks: int) -> list[KernelCall]:
     """Return the launch that sums slices of pixels and, if needed, the one that adds these sums.
 
-    There are enough slices for `blocks` blocks, but each has at least `least` / `planes` pixels.
+    There are as many slices as `blocks` blocks allow, but each has at least `least` pixels (nhwc: least / PLANES).
     """
     planes, groups = (PLANES if p.layout == "nhwc" else 1), ceil_div(p.r * p.s, TAPS)
     over_filters, pixels = (ceil_div(p.k, planes), groups), p.n * p.p * p.q

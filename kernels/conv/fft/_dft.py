@@ -104,7 +104,7 @@ def _conjugate(v: Vectors, number: Number) -> Number:
 
 
 def _combined(v: Vectors, parts: list[Number], k: int, n: int) -> list[Number]:
-    """Return results k, k + n / p, ... of a length-n DFT from result k of each DFT of every p-th number."""
+    """Return results k, k + n / p, ... of a length-n DFT; parts[i] is result k of the DFT of numbers i, i + p, ..."""
     if len(parts) > 2 or 4 * k % n == 0:
         return _small(v, [_turned(v, number, i * k, n) for i, number in enumerate(parts)])
     (a, b), (c, d) = parts
@@ -125,7 +125,7 @@ def _turned(v: Vectors, number: Number, k: int, n: int) -> Number:
 
 
 def _small(v: Vectors, numbers: list[Number]) -> list[Number]:
-    """Return the transform of a prime count of numbers, which pairs numbers from both ends."""
+    """Return the DFT of p numbers, with p prime, from the sums and differences of numbers j and p - j."""
     p, first = len(numbers), numbers[0]
     if p == 2:
         pairs = list(zip(*numbers, strict=True))
@@ -147,6 +147,6 @@ def _small(v: Vectors, numbers: list[Number]) -> list[Number]:
 
 
 def _turned_back(v: Vectors, numbers: list[Number]) -> list[Number]:
-    """Return the inverse of `_small`, times the count: its results, with all but the first in reverse order."""
+    """Return the inverse DFT, not divided by the count: the results of `_small`, all but the first in reverse order."""
     outputs = _small(v, numbers)
     return [outputs[0], *outputs[:0:-1]]

@@ -42,7 +42,7 @@ class Spectra(NamedTuple):
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Return the grid of the transform in blocks."""
+        """Return the size of the transform's grid, in blocks."""
         return self.matrix[0] * self.ld * self.cut.height.side // (2 * THREADS), self.cut.groups
 
     @property

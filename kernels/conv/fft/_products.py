@@ -72,7 +72,7 @@ def _complex_products(rows: int, vectors: int) -> Any:
 
 
 def _packed(vectors: int) -> Any:
-    """Return f(to, b, (b_at, b_step, b_part), count), which copies a panel in whole vectors, its parts side by side."""
+    """Return f(to, b, (b_at, b_step, b_part), count), which copies rows of a panel: real, then imaginary vectors."""
 
     def typed(_context: Any, to: Any, b: Any, off: Any, count: Any) -> Any:
         return types.void(to, b, off, count), generate
@@ -99,8 +99,9 @@ _tall, _tall_half, _tall_one = (_complex_products(rows, 1) for rows in (TALL, TA
 def products(buffer, sizes, a, a_place, b, b_place, keep, c, c_place, start, stop):
     """Compute C = A B (C += A B if `keep`) for frequencies start:stop and all groups.
 
-    sizes: groups, rows, lanes, steps (of the sum). a_place: the strides of frequency, group, row, step and part;
-    b_place lacks the row, c_place the step. Lanes are contiguous. B's vectors may extend beyond its lanes.
+    sizes: the numbers of groups, rows, lanes (columns), and steps of the sum. a_place: the strides of frequency, group,
+    row, step and part; b_place has no stride of rows, c_place none of steps. Lanes are contiguous. B's vectors may
+    extend beyond its lanes.
     """
     groups, rows, lanes, steps = sizes
     for item in range(start * groups, stop * groups):

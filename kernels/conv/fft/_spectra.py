@@ -83,7 +83,7 @@ def spectral(problem: ConvProblem, x: ConvOperands, c: Cuts, block: int, way: An
 
 
 def axes(problem: ConvProblem, c: Cuts, tiles: int) -> tuple[str, ...]:
-    """Return which of k, c, t (tiles) are rows, lanes and steps; lanes: the output axis that fills vectors better."""
+    """Return which of k, c, t (tiles) are rows, lanes and steps; lanes are the output axis that fills vectors best."""
     sizes = {"k": c.y.channels, "c": c.x.channels, "t": tiles}
     first, second = {"fprop": ("k", "t"), "dgrad": ("c", "t"), "wgrad": ("c", "k")}[problem.direction]
     (steps,) = set(sizes) - {first, second}
@@ -138,7 +138,7 @@ def _complex(x: ConvOperands, shape: tuple[int, ...]) -> Array:
 
 
 def _batch(count: int, threads: int, limit: int, least: int) -> int:
-    """Return the largest power of two (few sizes need few plans) at which no thread exceeds its share by an eighth."""
+    """Return the largest power of two at which no thread gets over 9/8 of its share; few sizes mean few FFT plans."""
     sizes = [1 << i for i in range(max(least, limit).bit_length())]
     share = count / threads
     return min(sizes, key=lambda size: (max(math.ceil(share / size) * size, 1.125 * share), -size))
@@ -156,7 +156,7 @@ def _transformed(planes: Planes, start: int, threads: int) -> Launch:
 
 
 def _multiplied(planes: dict[str, Planes], buffers: list[Array], output: str, along: Any, keep: bool) -> Launch:
-    """Return the launch of a product per frequency and group, a thread per scratch buffer; it accumulates if `keep`."""
+    """Return the launch of one product per frequency and group, on a thread per buffer. keep: add to the old output."""
     rows, lanes, steps = along
     a, b = ("".join(name for name in "xwy" if set(AXES[name]) == {axis, steps}) for axis in (rows, lanes))
     of = {name: _strides(planes[name], name) for name in "xwy"}

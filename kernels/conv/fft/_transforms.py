@@ -1,7 +1,7 @@
 """FFTW's transforms of batches of tiles, as addresses that Numba functions call on many threads.
 
-pyFFTW holds the GIL while a one-thread plan runs, so the transform is planned again here, from pyFFTW's wisdom and in
-its copy of FFTW, and executed by FFTW's function for other arrays.
+pyFFTW holds the GIL while a one-thread plan runs. So the transform is planned again here, by pyFFTW's copy of FFTW with
+pyFFTW's wisdom, and executed by FFTW's function for arrays other than those it was planned for.
 """
 
 import ctypes

@@ -70,7 +70,7 @@ def _too_long(p: ConvProblem) -> str | None:
 
 
 def _spectra_bytes(c: Cuts, tiles: int) -> int:
-    """Return the bytes of the spectra of this many tiles of both images, without the filters' spectra."""
+    """Return the bytes of the spectra of this many tiles of x and of y, without the filters' spectra."""
     return 8 * c.frequencies * tiles * c.x.groups * (c.x.channels + c.y.channels)
 
 

@@ -122,7 +122,7 @@ def _refusal(p: ConvProblem) -> str | None:
 
 
 def _executed_fused(p: ConvProblem, side: int) -> int:
-    """Return the operation count: all transforms, and 8 per complex multiply-add of two tiles with a filter."""
+    """Return the operation count: transforms, plus 8 per complex multiply-add; two real tiles form one complex tile."""
     _, b, c = (operand.cut for operand in spectra(p, side))
     both, inputs, outputs = b.places / 2, b.channels, c.channels
     of_two = 5 * side**2 * int(math.log2(side**2))  # two real tiles are transformed as one complex tile
@@ -173,5 +173,5 @@ def _side(operand: Spectra) -> tuple[object, ...]:
 
 
 def _shared_bytes(side: int, inputs: int) -> int:
-    """Return the bytes of a tile for each input channel and for each team, padded as in fft/tile.cuh."""
+    """Return the bytes of a tile per input channel and per team of `side` threads, padded as in fft/tile.cuh."""
     return 8 * (inputs + THREADS // side) * (ceil_div(side * (side + 1), 16) * 16 + side // 8)

@@ -67,7 +67,7 @@ def near(size: int, outputs: int, taps: int, stride: int, dilation: int, pad: in
 
 
 def gathered_rows(p: ConvProblem) -> bool:
-    """Return whether the gathered operand's indices are the product's rows, not its columns."""
+    """Return whether the gathered operand provides the rows of the product; otherwise it provides the columns."""
     return p.layout == "nhwc" and p.direction != "wgrad"
 
 

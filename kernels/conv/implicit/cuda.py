@@ -103,7 +103,7 @@ def fill_half(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def valid(p: ConvProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why a tile of the FP32 kernel is invalid, or None. A thread keeps its index along BK in all steps."""
+    """Return why a tile of the FP32 kernel is invalid, or None. A thread copies at one index along BK in all steps."""
     if reason := unlike_fragments(t):
         return reason
     threads, sums = warps(t), t.TM * t.TN
@@ -142,7 +142,7 @@ def line(p: ConvProblem) -> int:
 
 
 def packed(p: ConvProblem) -> tuple[int, int]:
-    """Return W and V, the floats per copy and per store. For rows of pixels W is 1, since 4 would spill registers."""
+    """Return W and V, the floats per copy and per store. Both are 1 for fprop in nhwc: 4 would spill registers."""
     filters, channels, last = p.k // p.groups, p.c // p.groups, p.layout == "nhwc"
     copied = last and p.direction != "fprop" and channels % 4 == 0 and (p.direction == "dgrad" or filters % 4 == 0)
     stored = 1 if last and p.direction == "fprop" else line(p)

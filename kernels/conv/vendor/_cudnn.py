@@ -56,7 +56,7 @@ class Refused(Unsupported):
 
 
 class Cudnn:
-    """The functions in this module by name; every status except success raises."""
+    """The functions of cuDNN by name; they raise an exception if their status is not success."""
 
     def __init__(self, path: str) -> None:
         self._library = ctypes.CDLL(path)
