@@ -87,7 +87,7 @@ def _source(fn: Any) -> str:
 
 
 def _defined(name: str, value: Any, fn: str, folders: dict[str, None], seen: set[str]) -> Iterator[str]:
-    """Yield lines that define a global name as here, preceded by lines for the names it needs. Raises UsageError."""
+    """Yield lines that define a global name as `value`, after lines for the names that these use. Raises UsageError."""
     if name in seen:
         return
     seen.add(name)

@@ -31,7 +31,7 @@ class GpuMonitor:
         self._before_s = now()
 
     def look(self) -> Window:
-        """Return the current readings as if they had held since the previous call."""
+        """Return the Window since the previous call; the current readings stand for all of this time."""
         began, self._before_s = self._before_s, now()
         readings = {
             "clock_mhz": self.clock_mhz(),

@@ -13,7 +13,7 @@ from typing import Any
 
 
 def answer(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Compile the `entries` of a request's `source`. Return a dict (log; symbols or error) and the cubin."""
+    """Compile the `entries` of the request's `source`. Return a dict with log and symbols (or error), and the cubin."""
     for builtins in Path(request["library"]).parent.glob("libnvrtc-builtins.so*"):
         CDLL(str(builtins))  # NVRTC asks for it by name alone
     nvrtc = CDLL(request["library"])

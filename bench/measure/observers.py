@@ -80,7 +80,7 @@ class Energy(Observer):
         return {"energy_j": (end[1] - begin[1]) / end[0]}
 
     def _until_step(self, least_s: float) -> tuple[int, float] | None:
-        """Call the kernel for `least_s`, then until the counter steps; return the call count and the reading."""
+        """Call the kernel for `least_s` seconds and then until the counter steps; return call count and reading."""
         now, calls = self.series.clock.now, 0
         began, before = now(), None
         while now() - began < least_s + STEP_S:

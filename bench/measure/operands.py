@@ -35,8 +35,9 @@ _GUARD = np.tile(np.array([0xFF] * 8 + [0xFF, 0xFF, 0x7F, 0x7F] * 2, np.uint8), 
 class Spots(NamedTuple):
     """A few elements of an output, at the indices `places` of `flat`, the output's buffer as unsigned integers.
 
-    unwritten: the bits of a poisoned element, or None if the operand is also read. early: for each call of
-    `early_reads`, the position in `places` of the element that is read first, and the bits that were read.
+    unwritten: the bits of a poisoned element, or None if the operand is also read. early: an entry for each call of
+    `early_reads`: the position in `places` of the single element that the first function reads, and an array for the
+    bits that are read, this element's first.
     """
 
     operand: str
@@ -51,10 +52,10 @@ class Spots(NamedTuple):
             self.flat[self.places] = self.unwritten
 
     def early_reads(self) -> list[Launch]:
-        """Return two calls that read elements for `is_late`: the first reads a single element, the second reads all.
+        """Return two functions that store elements for `is_late`: the first reads one of them, the second reads all.
 
-        A kernel must not notice these calls. They call no Python function, since that would call a trace function. If
-        possible, the first makes a system call, which raises no fault in memory that the kernel has protected.
+        A kernel must not notice the reads. So neither runs Python code, which a trace function would see. If possible,
+        the first reads by a system call, which raises no SIGSEGV if the kernel has protected the memory.
         """
         flat, elements = self.flat, np.empty(len(self.places) + 1, self.flat.dtype)
         number = int(self.places[0]) % len(self.places)
@@ -65,12 +66,12 @@ class Spots(NamedTuple):
         return [first, partial(flat.take, self.places, None, elements[1:], "clip")]
 
     def has_changed(self) -> bool:
-        """Return whether an element has changed since the calls of `early_reads` read it."""
+        """Return whether an element has changed since the functions from `early_reads` read it."""
         bits = self.flat[self.places]
         return any(elements[0] != bits[number] or bool((elements[1:] != bits).any()) for number, elements in self.early)
 
     def was_late(self) -> bool:
-        """Return whether an element was written only after `early_reads`' calls; a check may overwrite it later."""
+        """Return whether an element was written only after the early reads, even if it was overwritten since then."""
         if self.unwritten is None:
             return self.has_changed()
         bits = self.flat[self.places]
@@ -177,21 +178,21 @@ class OperandSet:
         self.change, self._late = change, []
 
     def hold_back(self, draw: Draw) -> None:
-        """Undo one element of the change in each input and inout, until `complete`."""
+        """Restore the old value of one changed element in each input and inout, until `complete` is called."""
         for name, (places, values) in self.change.items():
             self._memory[name].scatter(self.flat[name], places[-1:], draw.flat[name][places[-1:]])
             self._late.append((name, places[-1:], values[-1:]))
 
     def complete(self) -> None:
-        """Write the elements held back, just before a timed call, so that no earlier call could know the operands."""
+        """Write the elements held back, just before a timed call, so that no earlier call has seen these values."""
         while self._late:
             name, places, values = self._late.pop()
             self._memory[name].scatter(self.flat[name], places, values)
 
     def stirring(self, draw: Draw, spots: list[Spots]) -> Iterator[None]:
-        """Before each call, undo or reapply the change of one input element, poison the spots, and yield.
+        """Yield before each call, after undoing or redoing the change of one input element and poisoning the spots.
 
-        Inputs on a GPU stay unchanged, since a write would wait on the stream.
+        Inputs on a GPU stay unchanged, since writing to them would wait for the stream.
         """
         pairs = [
             (self.flat[name], place, value)
@@ -284,7 +285,7 @@ class OperandSet:
         return self._named("out") + self._named("inout")
 
     def repaired(self, draw: Draw) -> str | None:
-        """Return the first damage that calls have done; if there is any, load and poison the operands again."""
+        """If calls have damaged operands, load and poison these again; return the first complaint, otherwise None."""
         first = None
         for _ in range(2 * len(self.specs) + 1):  # guards are repaired one by one
             if not (damage := self.damage(draw)):

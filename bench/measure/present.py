@@ -33,7 +33,7 @@ def module_missing(module: str) -> str | None:
 
 
 def unavailable(kernel: Kernel) -> str | None:
-    """Return why `kernel` cannot run any problem on this machine, or None."""
+    """Return why `kernel` cannot run on this machine, whatever the problem, or None."""
     if kernel.device == "cuda" and (reason := cuda_missing()):
         return reason
     return next((reason for module in kernel.modules if (reason := module_missing(module))), None)

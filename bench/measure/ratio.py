@@ -1,4 +1,4 @@
-"""The ratio of two contenders' times, with its interval, from samples taken in turn: the speedup over a baseline."""
+"""The speedup of a kernel over a baseline: the ratio of their times, with an interval, from samples taken in turn."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from kernelmark.bench.plan.dtypes import Array
 
 
 class BaselineRatio(msgspec.Struct, frozen=True):
-    """The ratio of the baseline's time to the kernel's, its interval, its method, and the ratio of fastest samples."""
+    """The ratio of the baseline's time to the kernel's, and its interval. minima: the ratio of the fastest samples."""
 
     median: float
     low: float

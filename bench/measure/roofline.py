@@ -82,8 +82,8 @@ def judges(
     """Yield the ceilings to check a kernel against, each with the factor by which a rate may exceed it.
 
     If a call touches fewer bytes than four last-level caches hold, part of the stores stay in the cache. On a CPU, the
-    limit is then twice the rate of a copy within a cache. In cold mode, or if a call touches more than two caches hold,
-    each thread makes a small copy; otherwise the copy has the touched size.
+    limit is then twice the rate of a copy within a cache. This copy has the touched size, except in cold mode and for
+    calls that touch more bytes than two caches hold: then each thread copies a small block.
     """
     touched = problem.touched_bytes
     for need in needs(problem, device, threads, numerics, mode, llc_bytes):
@@ -157,7 +157,7 @@ BESIDE = "measured while "
 
 
 def highest(ceilings: Iterable[tuple[Ceiling, str]]) -> tuple[Ceiling, str] | None:
-    """Return the ceiling to use among several of one kind, and the doubt about it; its `best` is the highest of all.
+    """Return the ceiling to use among several of one kind, with the highest `best` of all, and the reason to doubt it.
 
     Ceilings without doubt are preferred, then ceilings measured during other load; among equals the highest is used.
     """
@@ -200,9 +200,9 @@ def place(measured: Measurement, problem: Problem, compute: Ceiling | None, memo
 
 
 def _pct_cycles(measured: Measurement, limit: Ceiling | None, share: float) -> float | None:
-    """Return work per cycle as a percentage of the ceiling's work per cycle, so that clock changes cancel, or None.
+    """Return work per cycle as a percentage of the ceiling's work per cycle; None if a clock rate is unknown.
 
-    This holds only for arithmetic, since the memory's clock does not follow the core's.
+    Changes of the core's clock cancel in this ratio. It is for arithmetic only, since the memory has its own clock.
     """
     mhz = measured.state.get("clock_mhz")
     return 100 * share * limit.clock_mhz / mhz if limit and limit.clock_mhz and mhz else None

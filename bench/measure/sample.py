@@ -71,10 +71,11 @@ class Mark(NamedTuple):
 
 @dataclass
 class _Stretch:
-    """Calls that are timed together. sets: the number of the operand set of each call.
+    """Calls that are timed together. sets: for each call, the number of its operand set.
 
-    known: the set keeps the values of its previous call. is_sample: whether the time is kept. judged_on: if the output
-    will be compared with a reference, the index in `Series.shared` of the operands' change. spots: elements read early.
+    known: the last set keeps the values of its previous call. is_sample: the time is kept. judged_on: the change to the
+    operands, as an index in `Series.shared`, if the output will be compared with a reference; otherwise None. spots:
+    output elements that are read as soon as the calls return.
     """
 
     sets: list[int]
@@ -92,11 +93,11 @@ class _Stretch:
 class Series:
     """One kernel's samples, its launches on several copies of the operands, and the rule that stops sampling.
 
-    cold: operands come from memory, since each copy has left the cache before it is used again. evict: there are too
-    few copies for that, so caches are evicted. shared: changes of the operands, the same for all kernels of the
-    problem; outputs after these changes are compared with a reference. check_output: a function that checks all
-    outputs in an OperandSet, in about `check_s` seconds. by_last_use: the numbers of the sets, the least recently used
-    first; all series that use these sets share the list.
+    cold: operands come from memory, since each copy has left the cache before it is used again. evict: caches are
+    evicted, since there are too few copies for that. shared: changes of the operands, the same for all kernels of the
+    problem; outputs after these changes are compared with a reference. check_output: a function that checks all outputs
+    in an OperandSet, in about `check_s` seconds. by_last_use: the numbers of the sets, the least recently used first;
+    all series that use these sets share the list.
     """
 
     def __init__(
@@ -301,7 +302,7 @@ class Series:
             return self.clock.time(calls)
 
     def _prepare(self, stretch: _Stretch) -> None:
-        """Give a stretch's sets new values or, with equally many writes, the values that they already have.
+        """Give a stretch's sets new values. If it is `known`, write equally many values that the sets already have.
 
         Every stretch with new values is equally likely to have its output judged.
         """
@@ -326,7 +327,7 @@ class Series:
             spot.poison()
 
     def _drawn_to_be_judged(self) -> int | None:
-        """Return the number of a shared change if this stretch is to be judged (reservoir sampling), or None."""
+        """Decide by reservoir sampling whether to judge a stretch; return the number of its shared change, or None."""
         self._offered += 1
         number = self._random.randrange(self._offered)
         if self._offered <= len(self.shared):
@@ -334,9 +335,9 @@ class Series:
         return number if number < len(self.shared) else None
 
     def _time_stretch(self, stretch: _Stretch) -> float:
-        """Time the calls of a stretch, and read their outputs as soon as they return.
+        """Time the calls of a stretch, and read the outputs as soon as the calls return.
 
-        Unless the time is kept, elements are read even before the clock stops, adding up to 0.1 ms if caches are cold.
+        If the time is discarded, elements are read even before the clock stops. In cold caches this takes up to 0.1 ms.
         """
         calls, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
         self._timed_sets = stretch.sets
@@ -371,7 +372,7 @@ class Series:
 
     @property
     def is_long(self) -> bool:
-        """Return whether warm-up calls and the last sample's took far longer than waking threads and warming caches."""
+        """Return whether a call, even the shortest known, takes far longer than waking threads and warming caches."""
         return min([self._call_s, *self.samples[-1:]]) >= LONG_CALL_S
 
     def mark(self) -> Mark:
@@ -395,7 +396,7 @@ class Series:
         self._started += seconds
 
     def out_of_time(self, budget: Budget, others: bool = False) -> bool:
-        """Return whether there are MIN_SAMPLES samples and time is up, for this kernel or (`others`) for a baseline."""
+        """Return whether there are MIN_SAMPLES samples and time is up. others: it is up for a baseline, so for all."""
         return len(self.samples) >= MIN_SAMPLES and (others or self.spent_s >= budget.max_time_s)
 
     def decide(self, budget: Budget, others: bool = False) -> None:
@@ -425,7 +426,7 @@ class Series:
             seconds.append(took)
 
     def take_renewed(self) -> tuple[float, float]:
-        """Return the seconds of a call after only a few elements have changed, and of a call on entirely new values.
+        """Return the seconds of a call after a change of only a few elements, and of a call on entirely new values.
 
         On return, only the first OperandSet has the drawn values. Its outputs are those of the call on new values.
         """

@@ -92,7 +92,7 @@ def _hash(value: object) -> str:
 
 
 def _on_problem(kernel: Kernel, problem: Problem, limits: DeviceLimits) -> object:
-    """Return the values of the declaration for a problem, or None if the kernel refuses it on the device."""
+    """Return the values that the kernel declares for a problem, or None if it refuses the problem on the device."""
     if kernel.refuses(problem, limits):
         return None
     values: dict[str, object] = {"numerics": kernel.numerics_for(problem), "wire": kernel.wire_bytes_for(problem)}
@@ -108,7 +108,7 @@ def _on_problem(kernel: Kernel, problem: Problem, limits: DeviceLimits) -> objec
 
 
 def _declared(value: Any, names: Iterable[str]) -> list[tuple[str, object]]:
-    """Return the named fields that differ from their defaults, so that a new field changes no digest."""
+    """Return the named fields that differ from their defaults. So adding a field with a default changes no digest."""
     given = {f.name: (getattr(value, f.name), f.default) for f in fields(value) if f.name in names}
     return [(name, _plain(content)) for name, (content, default) in given.items() if content != default]
 
@@ -184,11 +184,11 @@ class _Module(NamedTuple):
 
 
 def python_code(file: Path, function: str = "", package: Path = PACKAGE) -> tuple[str, ...]:
-    """Return the texts of all statements that a kernel's set-up consists of or uses, sorted.
+    """Return the sorted texts of the statements of a kernel's set-up function and of everything that it uses.
 
     Included are the decorated function (without one, the whole module of the declaration), the whole modules `_*.py`
     that it uses, and the statements that it uses from other modules in kernels. Imports, docstrings, comments and names
-    of modules are left out. So is `problem.py`, since digests contain the values of problems.
+    of modules are left out. Modules `problem.py` are left out, too, since digests contain the values of problems.
     package: the folder of `kernelmark`. Raises OSError, SyntaxError.
     """
     decorated = any(function in s.binds and s.text.startswith("@kernel(") for s in _module(file, package).statements)

@@ -35,7 +35,7 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 def median_interval(samples: Sequence[float], alpha: float = ALPHA) -> Interval:
-    """Return the median and the order statistics between which it lies with probability 1 - alpha.
+    """Return the sample median, and two order statistics that enclose the true median with probability 1 - alpha.
 
     This inverts the sign test: the number of samples below the true median is distributed like heads in n coin tosses.
     Correlated samples count as fewer tosses, n / tau with tau the integrated autocorrelation time of the signs, so the
@@ -60,7 +60,7 @@ def _middle(ordered: Sequence[float] | Array) -> float:
 
 
 def _lower_rank(n: int, tau: float, alpha: float) -> int:
-    """Return the zero-based rank of the interval's lower end; 0 if no narrower interval reaches 1 - alpha."""
+    """Return the zero-based rank of the interval's lower end; 0, the lowest, if no higher rank reaches 1 - alpha."""
     if 2 * 0.5 ** (n / tau) > alpha:
         return 0
     if tau == 1 and n <= 40:

@@ -117,7 +117,7 @@ def _tiled(descriptor: "np.ndarray[Any, Any]", wanted: TensorMap, array: Any) ->
 
 
 def _im2col(descriptor: "np.ndarray[Any, Any]", wanted: Im2colMap, array: Any) -> Any:
-    """Encode pixels of images; return the driver's status. Axes and corners are passed innermost first."""
+    """Encode an im2col map into `descriptor`; return the driver's status. The driver takes the innermost axis first."""
     interleave, swizzle, promotion, fill = _enumerations(wanted.swizzle)
     return encode_im2col()(
         descriptor.ctypes.data,
@@ -146,7 +146,7 @@ def _data_type(array: Any, tf32: bool = False) -> Any:
 
 
 def _enumerations(swizzle: str) -> tuple[Any, Any, Any, Any]:
-    """Return the values for interleaving, swizzle, promotion to L2 and the fill outside the tensor."""
+    """Return the driver's enumerators for interleaving, swizzle, L2 promotion and the fill outside the tensor."""
     from cuda.bindings import driver
 
     return (

@@ -93,7 +93,7 @@ def undisturbed() -> Iterator[None]:
 
 @contextmanager
 def tidied() -> Iterator[None]:
-    """Return a context that finally removes hooks and timers set by its calls, so that no later contender is blamed."""
+    """Return a context that removes hooks and timers set within it, so that no later contender is blamed for them."""
     stopped = [which for which in _TIMERS if not _timer(which)[0]]
     try:
         yield
@@ -219,7 +219,7 @@ class CudaClock:
         return now()
 
     def time(self, calls: Sequence[Launch]) -> float:
-        """Return the seconds per call between two events; append the seconds of work after them to `unseen_s`.
+        """Return the seconds per call between two events; append seconds of work after the second to `unseen_s`.
 
         Raises RuntimeError if the device's clock has jumped, or if CuPy's current stream is not the stream of this
         CudaClock before or after the calls.
@@ -256,7 +256,7 @@ class CudaClock:
         return span / len(calls)
 
     def time_apart(self, calls: Sequence[Launch], between: Iterator[None] | None = None) -> float:
-        """Return the seconds per call, with a pause of 0 to 5 us between launches, while the stream is held."""
+        """Time calls as `time` does, with a step of `between` and a pause of 0 to 5 us before each launch."""
         between = between or repeat(None)
 
         def after_a_pause(call: Launch) -> Launch:
@@ -299,7 +299,7 @@ class CudaClock:
 def captured(launch: Launch, stream: Any) -> Launch:
     """Record the launch as a CUDA graph and return a function that replays it without its driver calls.
 
-    Raises CuPy's exception if the launch does something that a graph cannot contain, Unsupported if CuPy refuses.
+    Raises Unsupported if CuPy cannot capture the launch, and CuPy's exception if a CUDA graph cannot contain it.
     """
     stream.begin_capture()
     try:
@@ -312,6 +312,6 @@ def captured(launch: Launch, stream: Any) -> Launch:
 
 
 def call_overhead(clock: Clock, batch: int) -> float:
-    """Return the seconds per empty call in a batch of `batch`; 200 calls last hundreds of clock steps."""
+    """Return the seconds per empty call in a batch of `batch` calls; 200 are enough for the clock's resolution."""
     calls = [lambda: None] * min(batch, clock.max_batch)
     return min(clock.time(calls) for _ in range(5))

@@ -77,7 +77,7 @@ class Turns:
             look()
 
     def _take_window(self) -> float:
-        """Take rounds in pairs, to keep quads complete, until the window is full or time is up; return its seconds."""
+        """Take pairs of rounds in opposite order (ABBA) until the window is full or time is up; return its seconds."""
         clock = self._series[self._active[0]].clock
         began = clock.now()
         while self._active:
@@ -107,7 +107,7 @@ class Turns:
         return self._series[name].stopped_by is None
 
     def _baseline_is_late(self) -> bool:
-        """Return whether a baseline has used all the time that it may use while others continue."""
+        """Return whether a baseline has used all of its time, which is BASELINE_TIMES the limit of other kernels."""
         most = BASELINE_TIMES * self._budget.max_time_s
         return any(self._series[name].spent_s >= most for name in self._active if name in self._baselines)
 
@@ -127,7 +127,7 @@ class Turns:
         self._keep(windows)
 
     def _left_running(self) -> dict[str, float]:
-        """Return the cause and size of a disturbance by threads of this process that run between calls, if any."""
+        """Return {cause: busy CPUs} if threads of this process run between calls and disturb kernels, otherwise {}."""
         if not self._must_look and (len(self._series) == 1 or _RANDOM.randrange(AWAKE_EVERY)):
             return {}
         cpus = awake_cpus()

@@ -38,8 +38,9 @@ class Job(msgspec.Struct, frozen=True):
 
     Every kernel runs on every problem, except the pairs in `without`. baseline: the kernel that speedups are relative
     to. baselines: exceptions by problem id; "" for no baseline. absent: devices that the run does not use; kernels on
-    these devices are `unsupported`. tiles: tiles that replace default tiles. entropy: an earlier run's random bits, one
-    word for each process; "" to draw new bits. ours: the worker does not load kernels of installed packages.
+    these devices are `unsupported`. tiles: tiles that replace default tiles. entropy: the random bits from which an
+    earlier run drew its values, one word for each process; "" to draw new bits. ours: the worker does not load kernels
+    of installed packages.
     """
 
     problems: tuple[str, ...]

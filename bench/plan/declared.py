@@ -94,7 +94,7 @@ def checked(kernel: K, problem_class: type[Problem]) -> K:
 
 
 def check_operation(name: object, cls: object, options: set[str]) -> None:
-    """Raise UsageError for an invalid operation class. options: kernel keywords; no axis plural may equal one."""
+    """Raise UsageError for an invalid operation class. options: kernel keywords; no axis may have one as its plural."""
     subject = f"operation {name if isinstance(name, str) else shown(name)}"
     _require(isinstance(name, str) and bool(_NAME.fullmatch(name)), subject, "its name", name, _EXPECTED_NAME)
     right = isinstance(cls, type) and issubclass(cls, Problem)

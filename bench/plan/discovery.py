@@ -66,7 +66,8 @@ def others_installed() -> bool:
 def _entry_points() -> Iterator[Any]:
     """Yield installed packages' entry points for `kernelmark.kernels`; damaged packages are skipped.
 
-    Importing importlib.metadata takes a tenth of `kernelmark list`'s time, so it is imported only if there are any.
+    importlib.metadata is imported only if a package has such an entry point, since its import takes a tenth of the
+    time of `kernelmark list`.
     """
     folders = [Path(folder) for folder in dict.fromkeys(sys.path) if Path(folder).is_dir()]
     for file in (file for folder in folders for file in folder.glob("*-info/entry_points.txt")):
@@ -152,7 +153,7 @@ def of_plugin(error: BaseException) -> str | None:
 
 
 def _where(error: BaseException, path: Path | None = None) -> str:
-    """Return `file, line N: Type: message`, with the innermost line in `path` or the line of a bad declaration."""
+    """Return `file, line N: Type: message`; N is the innermost line in `path`, or that of an invalid declaration."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}: {error.msg}"
     frames = list(traceback.extract_tb(error.__traceback__))

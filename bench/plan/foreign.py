@@ -1,4 +1,4 @@
-"""Limit the time of foreign code in the parent process: a call that takes too long ends the process with one line.
+"""Limit the time of foreign code in the parent process. If a call takes too long, the process ends with a message.
 
 Kernels and operations are called in worker processes, which the parent process can kill. But the parent, too, imports
 plug-ins, and calls their problem classes for sizes and work. Python cannot interrupt such a call, so a thread ends the

@@ -37,18 +37,18 @@ VENDORS = ("cublas", "cublaslt", "cudnn", "cudnn_frontend", "cufft")
 class Kernel:
     """A contender: its name, the problems that it takes, and how it is set up.
 
-    domain: by axis of the problem, the accepted values (`dtypes=("f32",)` is `{"dtype": ("f32",)}`). supports:
-    returns why it cannot take a problem inside its domain, or None. modules: the modules that must be importable.
-    threaded: whether it uses more than one CPU thread. order: `F` for kernels that interpret the buffers as
-    column-major matrices. library_scratch: bytes that the library allocates internally, as a function of the problem.
-    library_version: a text for `versions` in addition to the modules, as a function of the problem, called after
-    set-up. executed: floating-point operations of its algorithm, as a function of the problem (and of the tile if it
-    has tunables), if not the operation's nominal number (Winograd, FFT). wire: bytes that it sends between
-    workers, as a function of the problem, if the operation has workers. synchronises: its calls wait for the device, so
-    the stream must not be held while they are queued. host_memory: the kind of host memory of its operands, one in
-    HOST_MEMORY; "" is memory as NumPy allocates it. spread: its operands lie on several GPUs, given by `Operand.gpus`.
-    on_request: it contends only if a glob of the suite or of the user selects it. module: the Python module that
-    declares it; set by the decorators.
+    domain: by axis of the problem, the accepted values (`dtypes=("f32",)` is `{"dtype": ("f32",)}`). supports: returns
+    why it cannot take a problem inside its domain, or None. modules: the modules that must be importable. threaded:
+    whether it uses more than one CPU thread. order: `F` for kernels that interpret the buffers as column-major
+    matrices. library_scratch: bytes that the library allocates internally, as a function of the problem.
+    library_version: a function of the problem that returns a text to add to the modules' versions in the column
+    `versions`; it is called after set-up. executed: the floating-point operations of its algorithm, as a function of
+    the problem (and of the tile if it has tunables), if they differ from the operation's nominal number (Winograd,
+    FFT). wire: bytes that it sends between workers, as a function of the problem, if the operation has workers.
+    synchronises: its calls wait for the device, so the stream must not be held while they are queued. host_memory: the
+    kind of host memory of its operands, one in HOST_MEMORY; "" is memory as NumPy allocates it. spread: its operands
+    lie on several GPUs, given by `Operand.gpus`. on_request: it contends only if a glob of the suite or of the user
+    selects it. module: the Python module that declares it; set by the decorators.
 
     tunables: the values that each tunable may have, or a function that computes its value for a device. Set-up reads
     the tile as `x.tile`; a plan of CUDA launches gets it as an argument. valid: returns why a tile cannot take a
@@ -143,7 +143,7 @@ class Kernel:
         return int(declared)
 
     def wire_bytes_for(self, problem: Problem) -> int | None:
-        """Return how many bytes the kernel declares it sends between workers. Raises ValueError if they are too few."""
+        """Return the declared number of bytes sent between workers, or None. Raises ValueError if it is too small."""
         if self.wire is None:
             return None
         numerics, declared = self.numerics_for(problem), self.wire(problem)

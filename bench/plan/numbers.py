@@ -1,4 +1,4 @@
-"""Numbers in input: patterns of their digits, and types that msgspec checks."""
+"""Regular expressions and msgspec types by which numbers in input are checked."""
 
 import math
 import sys
@@ -17,5 +17,5 @@ Entropy = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{32}( [0-9a-f]{32})*)?$
 
 
 def finite(value: Any) -> Any:
-    """Return the value, but None for NaN and infinity, since unknown values are empty."""
+    """Return None for NaN and infinity, which count as unknown, and any other value unchanged."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -42,9 +42,9 @@ class Operand(msgspec.Struct, frozen=True):
 
     An `in` is read, an `out` is poisoned before every run, an `inout` is restored before every sample. in_host: the
     operand lies in host memory, whatever the kernel's device. gpus: for kernels that are `spread`, the number of the
-    operand's GPU, or one number for each row. specials: the largest magnitude of values that are not uniform in [-1, 1]
-    (bench/measure/draw.py), 0 for none. others: unless 0, replaces `specials` in every third draw. Large values expose
-    kernels that clip, but hide arithmetic that is worse than declared.
+    operand's GPU, or one number for each row. specials: the largest magnitude of the few drawn values that are not
+    uniform in [-1, 1] (bench/measure/draw.py); 0 if there are none. others: the `specials` of every third draw; 0 if
+    all draws have the same. Large values expose kernels that clip, but hide arithmetic that is worse than declared.
     """
 
     name: str
@@ -81,9 +81,9 @@ class EmulatedSizes(NamedTuple):
     """Sizes and options of the problems on which kernels are emulated, if the usual sizes do not suit an operation.
 
     first: sizes for each variant of the axes; these replace the usual sizes. more: sizes to use next if a kernel takes
-    too few of `first`; the usual ones if empty. last: additional sizes. An entry may name an option (`place`); then
-    only variants with this option use the entry. long_from: a problem with a larger size is long. deep: by direction,
-    the dimension that is summed over; each variant gets one problem that is long in this dimension.
+    too few of `first`; the usual ones if empty. last: additional sizes. An entry may also fix an axis like `place`;
+    then it is used only for variants with this value. long_from: a problem is long if one of its sizes is larger. deep:
+    the dimension that is summed over, by direction; each variant gets one problem that is long in this dimension.
     """
 
     first: Sequence[Mapping[str, Any]] = ()
@@ -98,8 +98,8 @@ class Features(NamedTuple):
 
     inputs: the numbers that a caller knows. expressions: formulas of the inputs, in syntax that Python and C share; a
     tree compares their values with thresholds. slopes: the expressions whose logarithms a formula uses. held: axes that
-    the inputs express in another form. libraries: kernels that use a library's default algorithm; the first of them
-    that was measured represents the library.
+    are no inputs because other inputs express them (`stride_h` and `stride_w` express `stride`). libraries: kernels
+    that use a library's default algorithm; the first of them that was measured represents the library.
     """
 
     inputs: tuple[str, ...] = ()

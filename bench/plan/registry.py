@@ -136,7 +136,7 @@ def kernel(op: str, *, provider: str = "", device: str = "", **options: Any) -> 
 
 
 def _beside(function: Callable[..., Any], source: str) -> str:
-    """Return the path of a source in the plug-in's folder; any other source unchanged."""
+    """Return the path of a source that lies beside the plug-in's file; return any other source unchanged."""
     code = getattr(function, "__code__", None)
     if not source or code is None or str(function.__module__).startswith("kernelmark."):
         return source

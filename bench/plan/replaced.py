@@ -121,7 +121,7 @@ class Originals:
         )
 
     def _by_import(self, after: object, before: object, name: str) -> bool:
-        """Return whether an import explains a change: imports set submodules as attributes; packages delete some."""
+        """Return whether importing explains a change: it sets submodules as attributes, and packages delete some."""
         is_module = name in self._modules and after is self._modules[name][0]
         return is_module or (after is None and isinstance(before, ModuleType))
 
@@ -149,7 +149,7 @@ _originals: list[Originals] = []
 
 
 def keep_originals(timeout_s: float) -> None:
-    """In a worker, which has an infinite `timeout_s`, record the original functions before a plug-in is loaded."""
+    """Record the original functions before a plug-in is loaded, but only in a worker, whose `timeout_s` is infinite."""
     if timeout_s == math.inf and not _originals:
         _originals.append(Originals())
 

@@ -56,7 +56,7 @@ def ignore() -> None:
 
 @contextmanager
 def interruptible(finish_s: float = FINISH_S) -> Iterator[Callable[[], bool]]:
-    """Make the first signal set a flag; the second, or the end of `finish_s` (0: never), raises KeyboardInterrupt."""
+    """Set a flag at the first signal; raise KeyboardInterrupt at the second or `finish_s` after the first, if not 0."""
     hits: list[int] = []
 
     def handle(number: int, frame: "FrameType | None") -> None:

@@ -39,9 +39,9 @@ class Entry(msgspec.Struct, frozen=True):
 class Sweep(msgspec.Struct, frozen=True):
     """A [[sweep]] table: values for every axis; axes that vary together are given as rows of values ("tied").
 
-    along: axes along which the fastest kernel may change: axes with several numbers, and the tied axis that the suite
-    names. together: the axes in which problems of a comparison group differ; these problems are measured in turn.
-    max_time: seconds per case, instead of the suite's.
+    along: axes along which reports look for a change of the fastest kernel: those with several numbers, and the tied
+    axis that the suite names as `along`. together: the axes in which problems of a comparison group differ; these
+    problems are measured in turn. max_time: seconds per case, instead of the suite's.
     """
 
     problem_class: type[Problem]
@@ -169,7 +169,7 @@ def read_max_time(table: Mapping[str, Any], where: str) -> float | None:
 def _axes(
     table: Mapping[str, Any], problem_class: type[Problem], where: str
 ) -> tuple[dict[str, Sequence[Any]], tuple[str, ...], Sequence[Sequence[Any]]]:
-    """Return the swept axes with their values, the tied axes, and their rows of values; none may be missing."""
+    """Return untied axes with their values, tied axes, and rows of tied values. Raises UsageError if one is missing."""
     swept = {key: _values(value, f"{where}, key '{key}'") for key, value in table.items() if key not in SWEEP_KEYS}
     for axis, values in swept.items():
         _check(problem_class, axis, values, where)

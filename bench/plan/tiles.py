@@ -37,7 +37,7 @@ def tile_on(device: DeviceLimits, values: Mapping[str, Tunable]) -> Tile:
 
 
 def _on(device: DeviceLimits, value: Tunable) -> int:
-    """Return a value on the device. Raises UsageError if a function returns no integer."""
+    """Return a tunable's value, computed from the device if it is a function. Raises UsageError if it is no integer."""
     number = value(device) if callable(value) else value
     if not isinstance(number, int):
         raise UsageError(f"a tunable computed from the device is a {type(number).__name__}, expected an int")

@@ -62,9 +62,10 @@ def accumulation_rms(numerics: str, storage: str, length: int) -> float:
 
 
 def _limited(promoted: int, length: int) -> tuple[float, float, int, float]:
-    """Return mean error, spread of errors, products per sum and number of sums, for promoted sums with 14 bits.
+    """Return the mean and the spread of the error, the products in each 14-bit sum, and the number of these sums.
 
-    Means add up, and the spread around them grows like the square root of the number of sums.
+    Of the `length` products, every `promoted` are summed before this sum is added to the accumulator. The mean grows
+    in proportion to the number of sums, the spread only with its square root.
     """
     deep = min(promoted, length)
     sums, each = length / deep, _LIMITED * deep**1.5

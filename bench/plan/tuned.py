@@ -40,8 +40,8 @@ class SearchSpace(msgspec.Struct, frozen=True):
 class Tunes(msgspec.Struct, frozen=True):
     """The task of a tuning run: to search for tiles, or to race tiles that an earlier run has found.
 
-    how: the strategies with their budgets. source: a digest of the kernel's source. where: the value of `--tuned`. For
-    a race, search: the run that searched; raced: the tiles; overall: the tile that the search found best over a suite.
+    how: the strategies with their budgets. source: a digest of the kernel's source. where: the value of `--tuned`. The
+    rest is for a race. search: the run that searched. raced: the tiles. overall: the tile that was best over a suite.
     """
 
     kernel: str

@@ -41,10 +41,10 @@ class Bound(NamedTuple):
     largest, rms: the maximum and the root mean square of an element's absolute error before it is stored, in units of
     `unit`. unit: the magnitude of each element's operands, a number or an array that broadcasts to the output. stored:
     the storage type of the results. roundings: a lower bound on the number of independent rounding errors; if it is
-    small, the rms error scatters more. uneven: the rms error of an algorithm's least accurate elements, divided by
-    that of all elements. comparisons: the number of comparisons of this kind in a verdict, which share the rate of
-    false alarms. own: the rms error, in absolute terms, of a function applied to the sum; its largest error is four
-    times that. rounding: the mean square of the error of rounding an element to `stored`, in squared rounding steps.
+    small, the rms error scatters more. uneven: the rms error of an algorithm's least accurate elements, divided by that
+    of all elements. comparisons: the number of comparisons of this kind in a verdict; together they cause no more false
+    alarms than one. own: the absolute rms error of a function applied to the sum; its largest error is four times
+    `own`. rounding: the mean square of the error of rounding an element to `stored`, in squared rounding steps.
     """
 
     largest: float
@@ -58,7 +58,7 @@ class Bound(NamedTuple):
     rounding: float = 1 / 12
 
     def of(self, part: Any, shape: tuple[int, ...]) -> "Bound":
-        """Return the bound for a part of an output of this shape."""
+        """Return the bound for one part of an output whose shape is `shape`."""
         return self._replace(unit=np.broadcast_to(self.unit, shape)[part]) if np.ndim(self.unit) else self
 
     def limits(self, want: Array) -> Array:
@@ -81,7 +81,7 @@ class Bound(NamedTuple):
         return float(np.sum(np.divide(error * error, variance, out=np.zeros(error.shape), where=variance > 0)))
 
     def rms_limit(self, count: int) -> float:
-        """Return a limit on (rms error) / `rms`; right elements exceed it in any comparison with probability 1e-7."""
+        """Return a limit on (rms error) / `rms`. The chance that right outputs exceed it in any comparison is 1e-7."""
         quantile = -NormalDist().inv_cdf(_RMS_FALSE_ALARMS / self.comparisons)
         dof = max(1.0, min(count, self.roundings) / 4)  # only a quarter, since variances differ between elements
         spread = 2 / (9 * dof)  # Wilson and Hilferty's approximation of the chi-square distribution
@@ -219,8 +219,8 @@ def sums_limit(variance: Array, own_error: float | Array, verdicts: int = 1) -> 
     """Return limits on weighted sums of errors with this variance; the chance that right results exceed one is 1e-6.
 
     Signs of weights are drawn independently of the errors, so the limits hold however errors depend on each other
-    (Hoeffding, 1963). own_error: the standard deviation of computing the sums in float64. verdicts: the number of
-    verdicts that share this chance.
+    (Hoeffding, 1963). own_error: the standard deviation of the error of computing the sums in float64. verdicts: the
+    number of verdicts that share this chance.
     """
     quantile = math.sqrt(2 * math.log(2 * verdicts * max(1, variance.size) / _FALSE_ALARMS))
     limits: Array = quantile * np.sqrt(variance + own_error**2)

@@ -105,7 +105,7 @@ class Campaign(NamedTuple):
         return [part for part in self.parts.values() if not part.finished_at]
 
     def until(self, count: int) -> tuple[Run, str | None]:
-        """Return the run merged from the first `count` new files, and its end, None until all shards have ended."""
+        """Return the run merged from the first `count` new files, and when it ended; None if it has not ended."""
         parts = list(self._replace(new=self.new[:count]).parts.values())
         plan = {**self.first["plan"], "shard": {"index": 0, "count": self.shard.count, "cases": self.shard.cases}}
         ends = [part.finished_at for part in parts if part.finished_at]
@@ -357,9 +357,9 @@ class _Copying(Store):
             return self._copy_rows(_BY_PLACE, run_id, run.run_id, path, first)
 
     def room(self, run_id: str) -> int:
-        """Return the id after which a merged run's rows are numbered, which exceeds all ids of other runs.
+        """Return the id after which a merged run's rows are numbered; it exceeds the ids of all other runs' rows.
 
-        If another run has a higher id, the merged run's existing rows get new ids.
+        If another run's rows have higher ids than existing rows of the merged run, the existing rows get new ids.
         """
         with self._writing():
             query = """
@@ -423,7 +423,7 @@ class _Copying(Store):
             )
 
     def _copy_versions(self) -> None:
-        """Copy the versions that `watch` and `tune` tried, each once, and renumber those that they were compared to."""
+        """Copy kernel versions that `watch` and `tune` tried, without duplicates; renumber references between them."""
         self._db.execute("INSERT OR IGNORE INTO main.source SELECT * FROM shard.source")
         numbers: dict[int | None, int | None] = {None: None}
         query = "SELECT version_id, kernel, problem, digest, facts FROM shard.version ORDER BY version_id"

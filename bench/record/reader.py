@@ -86,7 +86,7 @@ class Reader(Queries):
         return list(self._rows(query, _json(Host), run_id=run_id))
 
     def jobs_begun(self, run_id: str) -> list[stored.JobBegun]:
-        """Return the jobs of a run in the order in which they began, without rows of lost workers."""
+        """Return a run's jobs in the order in which they began, without rows of crashed workers, which name no job."""
         query = """
             SELECT min(started_at), suite, isa, group_concat(DISTINCT problem), count(*)
             FROM main.result WHERE run_id = :run_id AND job != '' GROUP BY job ORDER BY 1"""
@@ -377,7 +377,7 @@ def _record(values: tuple[Any, ...]) -> stored.Record:
 
 
 def _with_medians(kind: Any, values: tuple[Any, ...]) -> Any:
-    """Convert a row to this type. Its last value, the blob of the processes, becomes a list of their medians."""
+    """Convert a row to this type; the row's last value, a blob, becomes the list of the medians of its processes."""
     *columns, parts = values
     return msgspec.convert((*columns, stored.doubles(parts)[1::2].tolist()), kind)
 

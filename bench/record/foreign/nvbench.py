@@ -27,7 +27,7 @@ KEYS = {"devices", "benchmarks"}
 
 
 class NvbenchTiming(NamedTuple):
-    """One of nvbench's kinds of timing: tag and clock in its summaries, and the device and mode in kernelmark."""
+    """One of nvbench's kinds of timing: tag and clock in nvbench's summaries, device and mode in kernelmark's rows."""
 
     tag: str
     clock: str

@@ -150,7 +150,7 @@ class ForeignRun(NamedTuple):
 def foreign(op: str, problem: Problem | None, text: str, kernel: str, **columns: Any) -> Result:
     """Return the row of a kernel of another program, with the columns that follow from a kernelmark problem.
 
-    text: the problem's name if `problem` is None. The column `threads` is 1, since kernelmark did not set the threads.
+    text: the problem's name if `problem` is None. The column `threads` is 1, since the number of threads is unknown.
     """
     known: dict[str, Any] = {"op": op, "problem": text, "dtype": "", "layout": ""}
     if problem is not None:
@@ -161,7 +161,7 @@ def foreign(op: str, problem: Problem | None, text: str, kernel: str, **columns:
 
 
 def add_samples(result: Result, samples: Sequence[float]) -> None:
-    """Add the columns computed from samples in seconds per call; the interval covers only this process."""
+    """Add the columns computed from samples in seconds per call; the interval ignores variation between processes."""
     for name, value in sample_columns(samples, median_interval(samples)).items():
         setattr(result, name, finite(value))
     result.interval = WITHIN
@@ -217,7 +217,7 @@ def unsound(columns: Columns) -> Wrong | None:
 
 
 def refuse_unsound(result: Result, node: JsonNode) -> None:
-    """Raise UsageError, naming the node, if its row has invalid values."""
+    """Raise UsageError, naming the value's place under `node`, if the row has an invalid value."""
     values = msgspec.structs.asdict(result)
     if complaint := unsound({name: (value,) for name, value in values.items()}):
         _, name, expected = complaint
