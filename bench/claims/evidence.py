@@ -126,7 +126,7 @@ def planned(of: str | Experiment, registry: Registry, devices: tuple[str, ...]) 
 
 
 class ExperimentRows:
-    """The rows of an experiment. rows: those that are fair (`is_fair`). problems: problems by id.
+    """The rows of an experiment. rows: those with a time that may be compared (`is_fair`). problems: problems by id.
 
     failed: rows that are not `ok`, or whose kernel used more CPUs or threads than it was given.
     """

@@ -66,7 +66,7 @@ Widths = Mapping[tuple[str, str], frozenset[int]]
 
 
 class Traffic(NamedTuple):
-    """Bytes in whole sectors. block_*: a sector counts once per block that touches it; *_once: a sector counts once."""
+    """Bytes in whole sectors. block_*: each block that touches a sector counts it; *_once: only the first counts it."""
 
     block_read: int
     block_written: int

@@ -127,7 +127,7 @@ def _fewest(kernel: CudaKernel, problem: Problem, device: DeviceLimits) -> Emula
 
 
 def _blocks(tile: Tile, most: int | None = None) -> dict[str, int]:
-    """Return the tunables of a tile that limit its blocks, each with its value or with `most` instead."""
+    """Return the tunables of a tile that limit the number of blocks, with their values or all with the value `most`."""
     return {name: most or value for name, value in vars(tile).items() if name in ("SMS", "BLOCKS")}
 
 
