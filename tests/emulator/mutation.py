@@ -103,7 +103,7 @@ def _removed_calls(code: str) -> Iterator[Edit]:
 
 
 def _comparisons(code: str) -> Iterator[Edit]:
-    """Yield each comparison with its bound shifted by one both ways and, outside loop heads, without its guard."""
+    """Yield three edits of each comparison: bound + 1, bound - 1, and, outside loop heads, a constant result."""
     for match in COMPARISON.finditer(code):
         left, right = _operand_before(code, match.start()), _operand_after(code, match.end())
         bound = code[match.end() : right].strip()
@@ -146,7 +146,7 @@ def _last_argument(code: str, opening: int) -> tuple[int, int]:
 
 
 def _operand_after(code: str, at: int) -> int:
-    """Return the end of a comparison's right operand: a connective, or a bracket that closes an outer one."""
+    """Return where a comparison's right operand ends: before a word in CONNECTIVES or an unmatched closing bracket."""
     depth = 0
     while at < len(code):
         if depth == 0 and (code.startswith(CONNECTIVES, at) or code[at] in ")]}"):

@@ -56,7 +56,7 @@ def mention(file: str, mutant: Mutant) -> str:
 
 
 def are_explained(file: str, mutants: Iterable[Mutant]) -> set[Mutant]:
-    """Return the mutants that survivors.md explains: it must name equal changes as often as they occur in the file."""
+    """Return the mutants explained in survivors.md, which must list a change once for each mutant with this change."""
     page, names = SURVIVORS.read_text(), {mutant: mention(file, mutant) for mutant in mutants}
     count = Counter(names.values())
     return {mutant for mutant, name in names.items() if page.count(name) >= count[name]}
@@ -76,14 +76,14 @@ def emulated() -> list[str]:
 
 
 def included(file: str) -> dict[str, str]:
-    """Return the text of a file below `cuda/`, and of each header there that it includes, directly or not, by name."""
+    """Return, by name, the texts of a file below `cuda/` and of all headers there that it includes, also indirectly."""
     texts = with_includes(CUDA / file, CUDA)
     return {str(path.relative_to(CUDA)): text.decode() for path, text in texts.items()}
 
 
 @cache
 def headers_by_name() -> dict[str, list[str]]:
-    """Return the sources of emulated kernels that include each header. PTX headers, which have twins, are left out."""
+    """Return for each header, except PTX headers (the emulator replaces them), the kernels' sources that include it."""
     sources: dict[str, list[str]] = {}
     for source in sorted(kernels_by_source()):
         for header in sorted(included(source)):
@@ -95,8 +95,8 @@ def headers_by_name() -> dict[str, list[str]]:
 def plan(file: str, short: bool = False) -> list[list[EmulatedCase]]:
     """Return groups of cases that use a source or header; a group has one kernel, storage type and layout.
 
-    Groups are in the order in which they are compiled. Kernels with the fewest cases come first, and of each kernel the
-    ragged cases, which find most mistakes. short: only the cases of the short run.
+    Groups are in the order in which they are compiled: kernels with the fewest cases first, and within a kernel, ragged
+    cases first, since these find most mistakes. short: only the cases of the short run.
     """
     sources = headers_by_name()[file] if file.endswith(".cuh") else [file]
     kernels = [kernel.id for source in sources for kernel in kernels_by_source()[source]]
@@ -190,18 +190,18 @@ Traits = Callable[[EmulatedCase], Iterator[tuple[object, ...]]]
 
 
 def short_cases(every: Sequence[EmulatedCase]) -> list[EmulatedCase]:
-    """Choose cases of a kernel until each trait is seen."""
+    """Choose cases of a kernel until each trait (see `_traits`) occurs in one of them."""
     return _covering(every, _traits)
 
 
 @cache
 def paired_cases(kernel: str) -> list[EmulatedCase]:
-    """Choose cases of a kernel for the long run until each pair of values that the short run lacks is seen."""
+    """Choose cases of a kernel for the long run, until each pair (see `pairs`) occurs in them or in the short run."""
     return _covering(swept(kernel), pairs, short_run(kernel))
 
 
 def _covering(every: Sequence[EmulatedCase], traits: Traits, known: Sequence[EmulatedCase] = ()) -> list[EmulatedCase]:
-    """Choose cases until they have each trait that the known cases lack, next always the case with most new traits."""
+    """Choose cases until they and the known cases have all traits; each choice is the case with the most new traits."""
     ranked = sorted(every, key=_rank)
     seen = {trait for case in known for trait in traits(case)}
     added = [set(traits(case)) - seen for case in ranked]
@@ -221,7 +221,7 @@ def _covering(every: Sequence[EmulatedCase], traits: Traits, known: Sequence[Emu
 
 
 def _rank(case: EmulatedCase) -> tuple[int, bool, float]:
-    """Return a sort key: ragged, whole, then long; at most LITTLE work before more; the nearest to LITTLE first."""
+    """Return a sort key: ragged, whole, then long problems; in each group, work up to LITTLE, most first, then more."""
     problem = case.problem
     work = problem.flop + problem.footprint_bytes
     return is_whole(problem) + 2 * is_long(problem), work > LITTLE, work if work > LITTLE else -work
@@ -254,10 +254,10 @@ def _traits(case: EmulatedCase) -> Iterator[tuple[object, ...]]:
 
 
 def pairs(case: EmulatedCase) -> Iterator[tuple[object, ...]]:
-    """Yield each pair of: a word of the variant, the sizes, the tile, the device, a non-default option.
+    """Yield each pair of these items: a word of the variant, the sizes, the tile, the device, a non-default option.
 
-    Also yield each word with both sizes and tile, and each item but the sizes with the blocks of each launch along each
-    axis: one, two or more.
+    Also yield each triple of a word, the sizes and the tile; and, for each axis of each launch, the number of blocks
+    (one, two, or more) paired with each item except the sizes.
     """
     words, options = _features(case.problem)
     sizes = tuple(getattr(case.problem, name) for name in case.problem.sizes)
@@ -276,7 +276,7 @@ def corner(
     multiprocessors: int = H100.multiprocessors,
     more: Mapping[str, int] = {},
 ) -> EmulatedCase:
-    """Return the case with the kernel's first tile that has the values `tile`, changed by the values in `more`."""
+    """Return a case with the kernel's first tile that has the values in `tile`, modified by the values in `more`."""
     declared, device = KERNELS[kernel], replace(H100, multiprocessors=multiprocessors)
     tiles = (preferred for preferred in declared.tiles(device) if tile.items() <= vars(preferred).items())
     return EmulatedCase(declared, discover().problem(problem), Tile(**{**vars(next(tiles)), **more}), device)
@@ -357,7 +357,7 @@ def corners(file: str) -> Iterator[EmulatedCase]:
 
 @dataclass(frozen=True)
 class Overflow:
-    """The replacement of a text that occurs once in a file below `cuda/`, and a .cu file that includes that file."""
+    """A planted bug: in a file below `cuda/`, a text that occurs once is replaced. source: the .cu file to compile."""
 
     file: str
     was: str

@@ -29,7 +29,7 @@ class Setup:
 
 
 def setup(launch: Launch, inputs: Mapping[str, Array], want: Mapping[str, Array], **others: Buffer) -> Setup:
-    """Return the set-up of a launch. Each array in `want` is an output of floats, unless `others` has its buffer."""
+    """Return the set-up of a launch. Each output in `want` gets a new buffer of floats unless `others` has one."""
     buffers = {name: read(array) for name, array in inputs.items()}
     return Setup(launch, {**buffers, **{name: written(array.size) for name, array in want.items()}, **others}, want)
 
@@ -58,7 +58,7 @@ def product(launch: Launch, a: Array, b: Array, by_columns: bool = False, factor
 
 
 def signs(x: Array) -> Array:
-    """Return a bit for each element that is not negative, in rows of four words."""
+    """Return the bits of `x >= 0`, each row of x packed into four 32-bit words."""
     bits = np.zeros((len(x), 128), np.uint32)
     bits[:, : x.shape[1]] = x >= 0
     return (bits.reshape(-1, 4, 32) << np.arange(32, dtype=np.uint32)).sum(2).astype(np.uint32)

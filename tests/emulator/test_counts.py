@@ -1,4 +1,4 @@
-"""Counts follow NVIDIA's rules to the last sector and wavefront, and counters that were published."""
+"""The emulator's counts agree with NVIDIA's rules, to the last sector and wavefront, and with published counters."""
 
 import re
 import subprocess
@@ -41,7 +41,7 @@ ARITHMETIC = "CUDA C++ Programming Guide, SIMT Architecture: a warp executes one
 
 
 class Known(NamedTuple):
-    """A kernel's body and its known counts: the cost of accesses of a kind in a space, or instructions of a kind."""
+    """A kernel's body with known counts of one kind of access (such as `load global`) or one kind of instruction."""
 
     name: str
     body: str
@@ -217,7 +217,7 @@ BYTES_A_WAVEFRONT = "data_bytes_per_wavefront_mem_shared"  # per cent of 128
 
 
 class Published(NamedTuple):
-    """A kernel's body, the block to run, the number of equal blocks that it represents, and published counters."""
+    """A kernel's body and the published counters of a launch of `stands_for` equal blocks, of which only one is run."""
 
     name: str
     body: str
@@ -246,7 +246,7 @@ def _tile(name: str, width: int, put: str, take: str, task: str, **shared: float
 
 
 def _sums(name: str, index: str, **counters: float) -> Published:
-    """Return sums of 16384 x 16384 floats, a row or column per thread; one of 512 warps runs 32 of its 16384 loads."""
+    """Return row or column sums of 16384 x 16384 floats, one per thread. One of 512 warps runs, with 32 terms a sum."""
     body = (
         "const float *f = reinterpret_cast<const float *>(a); float sum = 0; "
         f"for (int i = 0; i < 32; ++i) sum += f[{index}]; reinterpret_cast<float *>(out)[x] = sum;"
@@ -255,7 +255,7 @@ def _sums(name: str, index: str, **counters: float) -> Published:
 
 
 def _product(name: str, term: str, sectors: float) -> Published:
-    """Return a product of int matrices, an element per thread, by blocks of 32 x 16. Its size changes no ratios."""
+    """Return a product of int matrices, an element per thread, by blocks of 32 x 16. Ratios are equal for all sizes."""
     body = (
         "const int n = 512; const int *i = reinterpret_cast<const int *>(a), *j = i + 64 * n; int sum = 0; "
         f"for (int k = 0; k < 32; ++k) sum += {term}; reinterpret_cast<int *>(out)[y * n + x] = sum;"

@@ -29,7 +29,7 @@ def _all_ends(planned: list[Launch]) -> list[Launch]:
 
 
 def _corner(planned: list[Launch]) -> list[Launch]:
-    """Choose the blocks that swap the last two tiles on the diagonal (transpose/pairs.cuh), if their number is even."""
+    """Choose the blocks that transpose the last 2 x 2 tiles; a side has an even number (transpose/pairs.cuh)."""
     (launch,) = planned
     assert isinstance(launch.grid, tuple)
     return [numbered(launch, 0, launch.grid[0], launch.grid[0] + 1)]
@@ -163,7 +163,7 @@ DTYPES = {2: "f16", 4: "f32"}  # storage type by bytes
 
 
 def _moved(sides: tuple[int, int], back: bool, entry: str, values: Array, places: Array, stages: int = 1) -> Array:
-    """Return the elements at these indices, the only elements in memory, after the last block of one pass."""
+    """Run the last block of one pass on the elements at `places`, the only ones in memory; return their new values."""
     rows, cols = sides
     assert rows * cols > 2**32
     m, n = (cols, rows) if back else (rows, cols)
@@ -235,7 +235,7 @@ MAGNIFIED = (
 
 
 def _pixels(data: Array, shape: tuple[int, ...], layout: str) -> Buffer:
-    """Return the enlarged x, in which only the pixels (in nchw, the elements) of the small x exist."""
+    """Return a buffer of x enlarged to `shape`, of which only the pixels (in nchw, elements) of the small x exist."""
     *axes, size = data.shape if layout == "nhwc" else (*data.shape, 1)
     steps = (1, FACTOR, FACTOR) if layout == "nhwc" else (1, 1, FACTOR, FACTOR)
     at = np.ravel_multi_index(np.indices(axes) * np.reshape(steps, (-1, *[1] * len(axes))), shape[: len(axes)])

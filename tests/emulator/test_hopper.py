@@ -1,4 +1,4 @@
-"""TMA, im2col, mbarriers, clusters and wgmma against NumPy and what devices printed."""
+"""TMA, im2col, mbarriers, clusters and wgmma, compared with NumPy and with results of real devices."""
 
 import re
 from itertools import product
@@ -209,7 +209,7 @@ def _one_sum(kind: str, a: dict[int, float], b: dict[int, float], c: float) -> f
     ],
 )
 def test_wgmma_adds_products_of_fp8_with_14_bits(kind: str, a: Any, b: Any, c: float, want: float) -> None:
-    """Sources: DeepSeek-AI, from products of different sizes; the authors of SageAttention2, from A = B = 0."""
+    """Sources: DeepSeek-AI, who added products of different sizes; SageAttention2's authors, who used A = B = 0."""
     assert np.array_equal(_one_sum(kind, a, b, c), want, equal_nan=True)
 
 

@@ -97,7 +97,7 @@ PLANTED = {
 
 
 def _corners() -> Iterator[ParameterSet]:
-    """Yield each corner; the short test run uses only the corners that detect a planted bug."""
+    """Yield each case in CORNERS; the short test run uses only those that detect a bug in PLANTED."""
     for place, corner in enumerate(CORNERS):
         marks = () if place in PLANTED.values() else pytest.mark.long
         yield pytest.param(corner, id=f"{corner.kernel.id}-{corner.problem.id}", marks=marks)

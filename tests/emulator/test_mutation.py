@@ -150,7 +150,7 @@ def test_mistake_of_a_register_or_a_second_round_is_found_by_the_short_run(file:
     callers = {source for source in kernels_by_source() if function in (CUDA / source).read_text()}
 
     def reaches(case: EmulatedCase) -> tuple[bool, bool, bool]:
-        """Return a sort key: first kernels that call the function, then cases with several rounds or products."""
+        """Return a sort key: first, kernels that call the changed function; then, several rounds; then, batches."""
         return case.kernel.source not in callers, case.device == H100, getattr(case.problem, "batch", 1) == 1
 
     short = sorted((case for group in plan(file, short=True) for case in group), key=reaches)

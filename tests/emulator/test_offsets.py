@@ -93,7 +93,8 @@ ACCEPTED = {
 def cases_apart(name: str) -> list[EmulatedCase]:
     """Return a case for each layout and a case for each storage type of a kernel, with rows far apart.
 
-    They are the sweep's problems with the most options, with enlarged pads, preferably in the largest ragged sizes.
+    They are the sweep's problems with the most non-default options, with larger padding, and preferably the largest
+    ragged sizes.
     """
     kernel = swept(name)[0].kernel
     problems = list(dict.fromkeys(case.problem for case in swept(name) if not is_long(case.problem)))
@@ -147,7 +148,7 @@ class Finding:
 
 
 def findings(source: str, names: Iterable[str], cuda: Path = CUDA) -> list[Finding]:
-    """Return the query's findings that are not accepted in a .cu file, instantiated for these name expressions.
+    """Instantiate the kernels `names` of a .cu file; return the clang-tidy query's findings that are not in ACCEPTED.
 
     Raises ValueError if the source does not compile: without its types, the query would find nothing.
     """
@@ -225,7 +226,7 @@ RIGHT = (
 
 @cache
 def _names_of(source: str) -> tuple[str, ...]:
-    """Return the name expressions of a case for each tile of each kernel, and for each combination of axes' words."""
+    """Return the name expressions of kernels' cases: a case for each tile, and for each combination of axes' words."""
     chosen: dict[tuple[object, ...], EmulatedCase] = {}
     for case in (case for kernel in kernels_by_source()[source] for case in swept(kernel.id)):
         variant = [value for value in msgspec.structs.astuple(case.problem) if isinstance(value, str)]

@@ -444,7 +444,7 @@ def test_checkout_elsewhere_that_shares_the_cache_names_the_same_line(tmp_path: 
 
 
 def test_bytes_that_were_not_announced_are_counted_before_and_after_the_last_arrival() -> None:
-    """Thread 1 arrives at `two` when `full` is complete; the boxes of `two` and `full` land in either order."""
+    """A box for each mbarrier, `two` and `full`, lands in either order; thread 1 arrives at `two` after `full`."""
     body = """  __shared__ unsigned long long two;
   const unsigned second = ptx::smem_address(&two);
   if (threadIdx.x == 0) {

@@ -25,7 +25,7 @@ _RING = re.compile(r"^steps?\b|^nth < stripes$")
 
 
 class Loop(NamedTuple):
-    """A `for` loop of three parts, its file below `cuda/` and its line. `while` loops, which wait, are left out."""
+    """A `for (...; ...; ...)` loop, its file below `cuda/` and its line. `while` loops only wait, and are left out."""
 
     file: str
     line: int
@@ -48,7 +48,7 @@ class Loop(NamedTuple):
 
 
 class Trips(NamedTuple):
-    """The most trips of a loop in any case, the trips that it must have, and the case with the most."""
+    """The trips of a loop in the case that most exceeds the required trips; least: the trips required in this case."""
 
     trips: int
     least: int
