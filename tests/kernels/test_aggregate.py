@@ -225,7 +225,7 @@ def step(g, weights, replicas):
 
 @pytest.fixture
 def timed(monkeypatch):
-    """The stream that is timed; CuPy is replaced by what the strategies use of it."""
+    """Return the timed stream. CuPy is replaced by fakes of the few functions that the strategies call."""
     Stream.every = []
     cuda = SimpleNamespace(Device=lambda gpu: nullcontext(), Stream=Stream, Event=Event)
     cuda.runtime = SimpleNamespace(memcpyPeerAsync=copy_between)

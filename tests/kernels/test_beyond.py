@@ -33,7 +33,7 @@ def storage(kernel):
 
 
 def gemm():
-    """Yield a property, a kernel, problems, and tiles; no tiles: all that the declaration allows for the problem."""
+    """Yield a property, a kernel, problems and tiles; an empty list stands for all tiles that the kernel allows."""
     wgmma, persistent, splitk = (f"gemm/cuda.wgmma{name}" for name in ("", "_persistent", "_splitk"))
     registers, turned = "gemm/cuda.wgmma_tf32_registers", "gemm/cuda.wgmma_tf32_turned"
     for layout in LAYOUTS:
@@ -109,7 +109,7 @@ def gemm():
 
 
 def conv():
-    """Yield a property, a kernel, problems, and no tiles, for all that the declaration allows."""
+    """Yield a property, a kernel, problems and an empty list, which stands for all tiles that the kernel allows."""
     implicit, mma, tf32 = (f"conv/cuda.implicit{name}" for name in ("", "_mma", "_tf32"))
     for layout, direction in BOTH:
         yield "filters of 32 taps", implicit, [f"conv/n1c3h9w17k5r4s8pad2/f32/{layout}/{direction}"], []

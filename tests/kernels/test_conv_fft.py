@@ -361,7 +361,7 @@ def _operand(pointer, op, ld, stride, batch, rows, columns):
 
 @pytest.fixture
 def standins(tmp_path, monkeypatch):
-    """Replace CuPy, by its plans and modules only, and cuBLAS."""
+    """Replace cuBLAS by a stand-in, and CuPy by one that has only FFT plans and compiled modules."""
 
     class Module:
         def __init__(self, code):

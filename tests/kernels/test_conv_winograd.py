@@ -31,7 +31,7 @@ def calls(case, part):
 
 
 def outputs(case, side):
-    """Return the numbers of tiles of `side` x `side` outputs, and of output channels of a group."""
+    """Return how many tiles of `side` x `side` outputs all images have, and how many output channels a group has."""
     p = case.problem
     height, width, channels = (p.h, p.w, p.c) if p.direction == "dgrad" else (p.p, p.q, p.k)
     return p.n * math.ceil(height / side) * math.ceil(width / side), channels // p.groups

@@ -257,7 +257,7 @@ def test_the_settings_of_the_algorithm_are_the_rows_tunables(lt):
 @pytest.mark.parametrize("options", ["", "/alpha2/beta0.5/lda+3/ldb+1/ldc+5"])
 @pytest.mark.parametrize("dtype", ["e4m3.f32", "e4m3.bf16"])
 def test_scales_of_blocks_are_passed_to_cublaslt(dtype, options, lt):
-    """There are three blocks of k and two of columns, the last of each partial; other operands have other scales."""
+    """There are three blocks along k and two along n, the last of each partial. Scales of `others` must not be used."""
     problem = REGISTRY.problem(f"gemm/m132n140k300/{dtype}/NT{options}/scale-blocks")
     _, others = set_up("heuristic", problem.id)
     launch, operands = set_up("heuristic", problem.id)

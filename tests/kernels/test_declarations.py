@@ -267,7 +267,7 @@ def test_arguments_of_another_kind_too_many_and_too_few_are_found(change, cuda_c
 
 
 def pairs(kernel, problem, tunable):
-    """Valid tiles that differ in one tunable, and in another only where neither can change alone."""
+    """Yield pairs of valid tiles that differ in this tunable, and, where it depends on another tunable, in both."""
     space = Space(kernel, problem)
     default = kernel.tile_for(problem)
     for tile in chain([default] if default else [], (tile for seed in range(3) for tile in space.sample(1, seed))):

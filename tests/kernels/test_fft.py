@@ -123,7 +123,7 @@ def test_a_transform_summed_term_by_term_is_right_and_one_of_19_bits_is_not(poin
 @pytest.mark.parametrize(("dtype", "numerics", "bits"), [("f32", "dft", 17), ("f64", "dft64", 45)])
 @pytest.mark.parametrize("words", ["c2c", "r2c", "c2c/inverse"])
 def test_a_long_sum_by_the_definition_is_right_as_such_and_one_of_coarse_operands_is_not(dtype, numerics, bits, words):
-    """The two products of each term are added to one sum, one after the other, which errs most."""
+    """The two products of each term are added to one sum one by one, since this order has the largest errors."""
     points, kind = 2048 if words == "r2c" else 1024, {"f32": np.float32, "f64": np.float64}[dtype]
     problem, rng = REGISTRY.problem(f"fft/b8h1w{points}/{dtype}/{words}"), np.random.default_rng(0)
     x = drawn(problem).astype(kind)
@@ -146,7 +146,7 @@ def test_a_long_sum_by_the_definition_is_right_as_such_and_one_of_coarse_operand
 
 
 def test_a_kernel_that_sums_by_the_definition_executes_at_least_its_operations():
-    """So a fast transform that declares `dft` for its wider bound exceeds the ceiling of arithmetic."""
+    """Therefore a fast transform that declares `dft` to get its wider bound exceeds the ceiling of arithmetic."""
     problem = REGISTRY.problem("fft/b3h1w1024/f32/c2c")
     plain = replace(REGISTRY.kernels["fft/pyfftw.plan"], numerics="dft")
     assert plain.executed_flop(problem) == 3 * 2 * 1024**2

@@ -289,7 +289,7 @@ def test_a_kernel_that_clips_its_operands_is_wrong(options, most):
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "sampled"])
 def test_sums_of_14_bits_pass_with_scales_and_those_of_12_do_not(whole, monkeypatch):
-    """Hopper adds 32 products at a time: it cuts off each, and the sum before, `bits` bits below the largest."""
+    """Hopper adds 32 products to a sum at a time; these 33 numbers are first cut off `bits` bits below the largest."""
     monkeypatch.setattr(_reference, "WHOLE_REFERENCE_MACS", 2**29 if whole else 0)
     problem, x, reference = referenced("gemm/m96n160k1024/e4m3.f32/NT/scale-blocks")
     for bits, passes in ((14, True), (12, False)):

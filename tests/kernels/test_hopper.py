@@ -222,7 +222,7 @@ def test_tiles_of_the_kernel_that_turns_columns_have_256_rows():
 
 @pytest.mark.parametrize(("layout", "clusters"), [("NN", 2 * 8), ("TT", 4 * 4)])
 def test_the_rows_of_a_cluster_are_those_in_registers(layout, clusters):
-    """A cluster has 256 of m and 128 of n in TT, and of n and m in NN, which computes the transpose of C."""
+    """A cluster computes a tile of 256 x 128: of C in TT, and in NN of C's transpose, so that 256 is along n."""
     tile = Tile(BN=128, STAGES=3, CLUSTER=2, SMS=132)
     assert plan(REGISTERS, f"m1024n512k8/f32/{layout}", tile).grid == 2 * clusters
     assert plan(REGISTERS, f"m1024n128k8/f32/{layout}", tile).grid == 2 * {"NN": 8, "TT": 4}[layout]

@@ -34,9 +34,9 @@ PAIRED = "fft/cuda.small"
 
 
 def planted(problem, views):
-    """Put two NaN, one with all bits, and both infinities far apart into each operand, or one NaN into a small one.
+    """Set some elements to 0; then put two NaN and both infinities, far apart, into each operand, or one NaN if small.
 
-    Return the operands before that, which contain zeros, and after it.
+    The second NaN has all bits below the sign set. Return copies of the operands after each of the two steps.
     """
     clean = {}
     for name, array in views.items():
@@ -94,7 +94,7 @@ def _values(problem, reference):
 
 
 def _reached(problem, kernel, inputs, before, want):
-    """Return masks of values that depend on planted ones, of those that need only be NaN or infinite, of free ones."""
+    """Return masks: outputs that depend on planted values; those that may be any NaN or infinity; arbitrary ones."""
     nothing, numerics = np.zeros(want.shape, bool), kernel.numerics_for(problem)
     if problem.op == "fft":
         x = inputs["x"].reshape(len(before), -1)
@@ -116,7 +116,7 @@ def _reached(problem, kernel, inputs, before, want):
 
 
 def complaint(case, cuda=CUDA):
-    """Return a report or an error of a kernel, from the sources in a folder, that is emulated on planted operands."""
+    """Emulate a case on planted operands, with the kernels in a folder; return a report, a wrong result, or None."""
     problem, rng = case.problem, np.random.default_rng(3)
     buffers = {operand.name: _buffer(operand, rng) for operand in problem.operands()}
     values = planted(problem, {o.name: _view(o, buffers[o.name].data) for o in problem.operands() if o.role != "out"})
@@ -131,7 +131,7 @@ WORDS = ("epilogue", "direction", "step", "feedback", "kind", "place")
 
 
 def _cases(kernel, others):
-    """Return a case of a kernel for each combination of WORDS; others: the cases of all further storage types."""
+    """Return a kernel's case for each combination of WORDS; others: instead, the cases of all further storage types."""
     by_words = {}
     for case in sorted(short_run(kernel), key=_rank):
         same = by_words.setdefault(tuple(getattr(case.problem, word, "") for word in WORDS), [])

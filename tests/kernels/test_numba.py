@@ -46,7 +46,7 @@ def answer():
 
 @pytest.fixture
 def answer(tmp_path):
-    """Return a function that calls a compiled function in a new process, where its callee returns `value`."""
+    """Return a function that runs compiled code in a new process: a function, and its callee, which returns `value`."""
     shutil.copytree(ROOT / "bench", tmp_path / "bench")
     shutil.copytree(ROOT / "kernelmark", tmp_path / "kernelmark", symlinks=True)
     (tmp_path / "kernels").mkdir()

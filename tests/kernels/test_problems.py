@@ -229,7 +229,7 @@ def test_numerics_that_a_device_lacks_are_named(numerics, device, capability, mi
     ],
 )
 def test_the_rates_of_false_alarms_hold_for_all_comparisons_of_a_verdict_together(text, sampled, monkeypatch):
-    """A comparison that is one of N has an Nth of the rate, so the shares of each kind add up to one."""
+    """Each of N comparisons of a kind may raise false alarms at 1/N of the rate; the shares of a kind add up to one."""
     problem, x = drawn(text)
     whole = problem.reference(x, np.random.default_rng(0))
     outputs = (operand for operand in problem.operands() if operand.role != "in")

@@ -180,7 +180,7 @@ def test_the_helper_of_a_killed_worker_ends():
 
 
 def baselines(problem):
-    """Return the baselines, by problem, of the suite's job on a GPU that measures this problem."""
+    """Return each problem's baseline in the job that measures this problem when a GPU runs the suite `transfer`."""
     planned = jobs([find_suite("transfer", REGISTRY)], REGISTRY, Plan(("cpu", "cuda")))
     (job,) = (each.job for each in planned if problem in each.job.problems)
     return {name: job.baseline_of(name) for name in job.problems}

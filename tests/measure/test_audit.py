@@ -135,7 +135,7 @@ def test_a_monitoring_function_is_removed_after_a_timed_call(monkeypatch, freed)
 
 
 def known(new_s=(), known_s=(), apart_s=1e-6, late="", together_s=(1e-6,), **other):
-    """Return a series with these times of calls on new and on known values; `sample` adds only calls apart."""
+    """Return a fake series with these times of calls on new and on known values. Its `sample` only adds to `apart`."""
     together = cycle(together_s)
 
     def sample():

@@ -96,7 +96,7 @@ def test_only_threads_that_worked_count(monkeypatch):
     ],
 )
 def test_threads_count_that_have_worked_at_once(spent, cpus, count, monkeypatch):
-    """spent: the milliseconds, out of ten, that each thread worked, and that it waited for a CPU."""
+    """spent: for each thread, the milliseconds out of ten in which it worked, and in which it waited for a CPU."""
     times = {str(task): Spent(*(round(ms * 1e6) for ms in each)) for task, each in enumerate(spent)}
     monkeypatch.setattr(affinity, "_times", lambda processes: times)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(cpus))

@@ -177,7 +177,7 @@ def test_an_element_that_is_written_after_it_was_read_is_late(problem):
 
 
 def _freshened(draw, operands):
-    """Change a set's values twice; check that it has the drawn values with only the second change."""
+    """Change a set's values twice; check that they then are the drawn values with only the second change."""
     for change in (draw.change(), draw.change()):
         operands.freshen(draw, change)
     with draw.holding(change):
