@@ -1,4 +1,4 @@
-"""The hooks for pytest-benchmark: a case is an item with the device's time; and the tables at the end of a session."""
+"""The hooks for pytest-benchmark: cases as test items, timed by the device's clock, and tables at the session's end."""
 
 import json
 import shutil

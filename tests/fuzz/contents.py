@@ -60,7 +60,7 @@ class Document(NamedTuple):
 
 
 def toml(table: dict[str, Any]) -> str:
-    """Return a table as TOML: in a value, JSON with ` = ` after keys. A null is kept, which is invalid TOML."""
+    """Return a table as TOML, each value as JSON with ` = ` after keys. A null stays, though TOML does not have it."""
     lines = (
         f"{json.dumps(key)} = {json.dumps(value, separators=(', ', ' = '), ensure_ascii=False)}\n"
         for key, value in table.items()
@@ -93,7 +93,7 @@ def hurt(draw: Any, sound: Any) -> Any:
 
 @st.composite
 def documents(draw: Any, sound: dict[str, Any], wrong: list[dict[str, Any]]) -> Document:
-    """Draw a table that is sound or hurt; in one of six draws one with a wrong entry, and in one a text in BROKEN."""
+    """Draw a sound or hurt table; one draw in six is a table with a wrong entry, and one in six a text in BROKEN."""
     kind = draw(st.sampled_from(["hurt"] * 4 + ["wrong", "broken"]))
     if kind == "broken":
         return Document(File(draw(st.sampled_from(BROKEN))), refused=True)
@@ -304,7 +304,7 @@ def declarations(draw: Any) -> Plugin:
 
 @st.composite
 def failing(draw: Any, op: str) -> Plugin:
-    """Draw a plug-in with a kernel, or with an operation `mine`, one of whose functions calls an act."""
+    """Draw a plug-in of a kernel or of the operation `mine`, with a statement from ACTS in one of its functions."""
     mine = op == "mine"
     places = METHODS if mine else ["set-up", "first call", "later call", *FUNCTIONS]
     act, place = draw(st.sampled_from(ACTS if mine else (*ACTS, _STOPS))), draw(st.sampled_from(places))

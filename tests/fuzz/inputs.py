@@ -40,7 +40,7 @@ class Damage(_Part):
 class File(_Part):
     """A file of the working folder: a text or a sample (`make_samples`), with damage.
 
-    text: has surrogates for bytes that are not UTF-8; of a link, its target.
+    text: the contents, with surrogates for bytes that are not UTF-8; for a link, its target.
     """
 
     text: str = ""

@@ -275,7 +275,7 @@ def faults(given: Input, performed: Observed) -> list[str]:
 
 
 def _may_change(name: str, named: set[str]) -> bool:
-    """Return whether a word names a file, a folder of it, a file in it, or the beginning of its name."""
+    """Return whether a path in `named` is `name`, contains it, is in it, or is the beginning of it."""
     if "." in named or "__pycache__" in name or name in named:
         return True
     if any(place.startswith(f"{name}/") or name.startswith(f"{place}/") for place in named):
@@ -311,7 +311,7 @@ def _status(step: Step, outcome: Outcome) -> Iterator[str]:
 
 
 def _lines(step: Step, outcome: Outcome) -> Iterator[str]:
-    """Yield faults of standard error: long lines, more than one complaint, warnings, refusals without a line."""
+    """Yield faults of standard error: long lines, more than one complaint, warnings, refusals without a message."""
     messages = complaints(outcome.err)
     for line in outcome.err.splitlines():
         if len(line) > MOST:

@@ -392,7 +392,7 @@ def test_a_kernel_that_was_slow_after_the_rounds_of_its_rival_is_first_if_it_was
 
 
 def test_problems_that_were_measured_in_turn_stay_together(store):
-    """A later run has one of them alone, with as many kernels and a tile of one."""
+    """A later run measures one of the two problems alone, with the same kernels and another tile of one of them."""
     two = {"gemm/cublas.sgemm": 1e-3, "gemm/cuda.async": 2e-3}
     for run in ("r1", "r2"):
         begin(store, run)

@@ -1,4 +1,4 @@
-"""Tables and paragraphs within a width, on a terminal, whole or by the page."""
+"""Tables and paragraphs that fit the width of a terminal, printed at once or page by page."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Networks: seconds a batch, the share of a step that moving parameters takes, and data parallelism on paper."""
+"""Networks: seconds a batch, the share of a step that moving parameters takes, and computed data-parallel speedups."""
 
 import pytest
 

@@ -35,7 +35,7 @@ def files(folder):
 
 @pytest.fixture(scope="module")
 def single(tmp_path_factory):
-    """Return the folder of the report of a run of one row, after its bytes were compared with those of another."""
+    """Report a run of one row twice, check that both reports have the same bytes, and return the first one's folder."""
     folder = tmp_path_factory.mktemp("single")
     with Store(folder / "results.db") as store:
         begin(store)

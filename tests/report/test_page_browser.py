@@ -1,4 +1,4 @@
-"""The page in a browser: it filters, sorts, opens rows, and is legible, on a desk and on a phone."""
+"""The page in a browser: it filters, sorts, opens rows, and is legible, in a desktop's and in a phone's window."""
 
 import pytest
 
@@ -66,7 +66,7 @@ return [faint, count];
 
 
 def founding(store):
-    """A noisy run of the founding problems, as the suite has them on two cores."""
+    """A noisy run of the problems in the suite of the founding question, as on a machine with two cores."""
     begin(store, suites=(TITLE,))
     ceilings(store)
     dims = {"m": 1024, "n": 2048, "k": 26752}

@@ -1,4 +1,4 @@
-"""Ratios of variants: their words, how they are counted, and the size over which they are drawn."""
+"""Ratios between variants: how they are worded and counted, and the size along the x axis of their figure."""
 
 import pytest
 

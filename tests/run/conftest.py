@@ -22,8 +22,8 @@ from support.runs import PROBLEMS, QUICK, SMALL, SUITE
 def measured(registry, store):
     """Return a function that runs kernels on problems and returns the rows, the session, and whether the run finished.
 
-    execute: measures a job, by default in this process, which alone knows kernels that a test declares. resume: the id
-    of a run to resume.
+    execute: measures a job, by default in this process, since no other process knows kernels that a test declares.
+    resume: the id of a run to resume.
     """
 
     def of(*problems, kernels=(), execute=lambda job, key: run_job(job), resume=None, progress=None, **plan):

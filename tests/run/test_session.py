@@ -1,4 +1,4 @@
-"""A run: it passes jobs to workers and rows to the store; each process is a pass, and their rows are merged."""
+"""A run: it passes jobs to workers and rows to the store, and merges the rows of its passes, one for each process."""
 
 import os
 import shutil

@@ -66,7 +66,7 @@ def launched_alone(kernel, problem):
 
 
 def summed(kernel, problem, host_bytes=2**40):
-    """Verify a sum of gradients on a host with `host_bytes` bytes, and a sum on the device of the same operands."""
+    """Verify a sum of gradients on a host with `host_bytes` bytes, and the sum of the same gradients on the device."""
     Emulator()
     with patch.object(cuda, "whole_bytes", lambda: host_bytes):
         rows = run_job(Job((problem,), (kernel, "aggregate/cuda.device"), Mode.VERIFY, (), 0, Budget(), threads=1))
@@ -74,7 +74,7 @@ def summed(kernel, problem, host_bytes=2**40):
 
 
 def between_gpus(kernel, problem, mode=Mode.VERIFY, plugin=""):
-    """Run a kernel whose operands are on several GPUs; the emulator runs the kernels that it compiles for sums."""
+    """Run a kernel whose operands are on several GPUs; the emulator runs the CUDA kernels that compute sums."""
     from stub.rehearsed import REHEARSED
 
     discover((plugin,) if plugin else ())

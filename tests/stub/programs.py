@@ -108,7 +108,7 @@ def held_span():
 
 
 def launches_read():
-    """Return the launches that `launched` reports for each call, and how many had run before and after a real call."""
+    """Return what `launched` reports for each call, and how many launches had run before and after a real call."""
     stream, ran = new_stream(), []
     at = int(stream.handle)
     control.run_launches_with(lambda launched: ran.append(launched.entry) or 0)

@@ -2,7 +2,7 @@
 
 GPU_FAULTS is JSON with the device's fault in each task: its name in tests/stub/driver/faults.cpp, and its place. As a
 plug-in, this module removes all other kernels from the process that carries out tasks, and causes the faults. As a
-program, it uses one slot.
+program, it runs one slot of `make gpu`.
 """
 
 import json
@@ -29,7 +29,7 @@ HANGS = any(fault == "hang" for fault, _ in FAULTS.values())
 
 
 class FewTasks(gpu_tasks.Tasks):
-    """Every kind of task that the stub can carry out. The clocks have the least value, since they exclude kernels."""
+    """Every kind of task that the stub can carry out. The task `clocks` comes last, since it may exclude kernels."""
 
     def all(self):
         launched = ("verify", "pycuda") if find_spec("pycuda") else ("verify",)

@@ -264,7 +264,7 @@ class CublasLt:
             C[...] = (scaled + factors[1] * C.astype("f8") if factors[1] else scaled).astype(C.dtype)
 
     def _product(self, a, b, has):
-        """Return A B. If the descriptor has scales, apply them: per block of 128 along k, and 128 rows of A."""
+        """Return A B. If the descriptor has scales, apply them to 128 x 128 blocks of A and 128 x 1 blocks of B."""
         (m, k), n = a.shape, b.shape[1]
         if "A_SCALE_MODE" not in has:
             return a @ b

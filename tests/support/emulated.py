@@ -29,7 +29,7 @@ def select(items):
 
 
 def program_entries(every):
-    """Return the entries to compile for cases of one kernel: all that the session needs of it, if they include them.
+    """Return the entries to compile: those of all the session's cases of this kernel, or of `every` if it has others.
 
     A program takes seconds to compile, so tests share one program.
     """

@@ -62,7 +62,7 @@ class Rig:
     ):
         """Return a series of `launches`, or of launches that take `seconds` and call `act` on their operands.
 
-        shared: the number of changes on which the series is judged. sums: whether every output is checked.
+        shared: the number of operand changes after which outputs are checked. sums: whether every output is checked.
         """
         launches = launches or [self.launch(i, name, seconds, act) for i in range(len(self.sets))]
         changes = [self.draw.change() for _ in range(shared)]

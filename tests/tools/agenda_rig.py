@@ -1,8 +1,8 @@
 """Run one slot of `make gpu` on the fake device, with an agenda of eight small tasks.
 
-AGENDA_CHANGED names a kernel whose digest has changed, AGENDA_FAULT a task with which the process has the fault that
-AGENDA_WHAT names in FAULTS; at most AGENDA_MOST tasks share a run. This module is also a plug-in, which brings the
-fault to the process that carries out tasks.
+AGENDA_CHANGED names a kernel whose digest has changed. AGENDA_FAULT names a task: the process that is to carry it out
+has the fault in FAULTS that AGENDA_WHAT names. At most AGENDA_MOST tasks share a run. This module is also a plug-in,
+which brings the fault to the process that carries out tasks.
 """
 
 import os

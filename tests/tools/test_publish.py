@@ -255,7 +255,7 @@ def test_a_noisy_experiment_is_measured_twice_and_published_on_request(made, sto
 
 
 def answered(store, made):
-    """Add the suites' rows with the first kernel slower, and a run with it faster; return an agenda with this run."""
+    """Store the suites' run, with the first kernel slower, and run r2, with it faster; return an agenda with r2."""
     for run, seconds in (("r1", (2e-3, 1e-3)), ("r2", (1e-3, 2e-3))):
         if run != "r1":
             begin(store, run)

@@ -1,4 +1,4 @@
-"""Counts of our kernels that follow by arithmetic, and the page of `profile`."""
+"""Counts of our kernels that can be derived by hand, and the page that `profile` writes."""
 
 from dataclasses import replace
 from itertools import product

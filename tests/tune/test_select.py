@@ -1,4 +1,4 @@
-"""Selectors: planted borders are recovered, shares are of held-out rows, exports and figures choose as the model."""
+"""Selectors: planted borders are recovered, shares are computed on held-out rows, exports and figures fit the model."""
 
 import ctypes
 import json

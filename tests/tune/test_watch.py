@@ -1,4 +1,4 @@
-"""`watch`: comparisons of versions, tables, reports that are one bug, how the command ends, and the log."""
+"""`watch`: comparisons of versions, tables, reports that are grouped by bug, how the command ends, and the log."""
 
 import os
 import re

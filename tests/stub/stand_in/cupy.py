@@ -21,7 +21,7 @@ class OutOfMemoryError(MemoryError):
 
 
 class CUDARuntimeError(RuntimeError):
-    """A call that the driver refuses; status: the runtime's number of the only error whose number is read, else 0."""
+    """A call that the driver refuses. status: 704 if peer access was already enabled, else 0, as no other is read."""
 
     def __init__(self, name):
         super().__init__(name)
@@ -48,7 +48,7 @@ class Memory:
 
 
 class ndarray:  # noqa: N801
-    """An array on the device: NumPy has its shape, and every access goes through the driver."""
+    """An array on the device: NumPy only computes shapes and strides, and every access goes through the driver."""
 
     def __init__(self, memory, shadow):
         self._memory, self._shadow = memory, shadow  # the shadow is never read or written

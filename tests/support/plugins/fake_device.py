@@ -24,7 +24,7 @@ NOOP_S = 0.125
 
 
 class Fake(Cpu):
-    """A device in host memory with its own clock, and with so small a cache that few operand sets are cold."""
+    """A device in host memory with its own clock, and a cache so small that a few operand sets make calls cold."""
 
     name = "fake"
 
