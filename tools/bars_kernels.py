@@ -310,7 +310,7 @@ def judged() -> Found:
 
 
 def sums() -> Found:
-    """Compare sums on the host with the same run's ceiling for this number of threads; take the median of short runs.
+    """Compare sums on the host with the same run's ceiling for as many threads; take the median over short runs.
 
     In a run in which the memory's bandwidth changes, a sum may be compared with a ceiling of another bandwidth.
     """

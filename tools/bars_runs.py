@@ -202,7 +202,8 @@ def executor() -> Found:
 def killed(parsl_run: Run) -> tuple[int, str]:
     """Kill a worker, Parsl's manager or the parent after random numbers of rows, until the run is complete.
 
-    Return the number of faults (rows lost, doubled or missing, and kills not made), and a text.
+    Return the number of faults and a text. Faults are rows that vanished from the store, rows that occur twice, rows
+    absent at the end, and kills that were not made.
     """
     drawn, seen = random.Random(SEED), set[str]()
     lost = times = stalls = 0

@@ -147,7 +147,7 @@ class _Module:
             self._owners[_word(target)] = owner
 
     def uses(self, tree: ast.AST) -> Iterator[Use]:
-        """Yield the uses in a function, with its local names, and in the functions defined in it."""
+        """Yield the uses of packages' names in a function and, recursively, in the functions defined in it."""
         outer, self._owners = self._owners, dict(self._owners)
         for target, value in _assigned(_outside_functions(tree)):
             self.assign(target, value)

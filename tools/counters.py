@@ -72,10 +72,10 @@ REFUSALS = ("ERR_NVGPUCTRPERM", "Failed to initialize the profiler", "not compat
 
 
 class Figure(NamedTuple):
-    """A count of the profile and the metrics of ncu that it is compared with.
+    """A count of `kernelmark profile`, and the metrics of ncu whose sum it is compared with.
 
-    metrics: summands; each lists alternative names, of which the first with a value above 0 counts. if_counted: compare
-    only if the profile's count is not 0, since the metrics include other events.
+    metrics: the summands, each as alternative names, of which the first with a value above 0 is used. if_counted:
+    compare only if the profile's count is not 0, since the metrics include other events.
     """
 
     metrics: tuple[tuple[str, ...], ...]

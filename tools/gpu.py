@@ -173,7 +173,7 @@ class Measuring:
     def use(self, folder: Path, settings: Settings, agenda_: Agenda, tasks: Sequence[Task]) -> bool:
         """Carry out the open tasks, those with the highest value per second first; save the agenda after each answer.
 
-        Return False if the set of wrongly timed ways of launching has changed, and with it the tasks; else True.
+        Return False as soon as other ways of launching count as wrongly timed, since this changes the tasks; else True.
         """
         batches = _questions(agenda.ordered(tasks, agenda_), agenda_)[:QUESTIONS]
         questions = [Question(settings, self.until_s, tuple(batch), _limit_s(batch)) for batch in batches]

@@ -146,7 +146,7 @@ def with_tile(name: str, tile: Tile, problem: Problem, registry: Registry, limit
 
 
 def is_rival(kernel: Kernel) -> bool:
-    """Return whether a kernel may be the fastest on its side. cuBLASLt's listed algorithms have separate tasks."""
+    """Return whether a kernel may represent its side in a bar; cuBLASLt's single algorithms and early rungs may not."""
     if kernel.provider == "cublaslt":
         return not kernel.name.startswith("algo_")
     return kernel.provider != "cuda" or kernel.name not in _RUNGS.get(kernel.op, ())

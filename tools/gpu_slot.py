@@ -154,7 +154,7 @@ class Slot:
         return Reply({task.name: text} if whole else {}, run=run, cut=not whole, left_out=self._wary.left_out)
 
     def time_ways(self, question: Question) -> Reply:
-        """Time work of known length through each way of launching; kernels of a way that disagrees get no rows."""
+        """Time work of known length through each way of launching; kernels of ways that time it wrongly get no rows."""
         found = dict(clocks.findings(question.answer_s))
         bad = {name: " ".join(clocks.WAYS[name].serves) for name, each in found.items() if each.holds is False}
         self._write("clocks.md", f"# Clocks\n\n```\n{table([*found.values()])}\n```\n")

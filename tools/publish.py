@@ -125,7 +125,7 @@ class Experiments:
             self._answer(chosen[0], until_s)
 
     def _answer(self, task: Task, until_s: float) -> None:
-        """Answer a task by the suites' run if it has the rows, else by an earlier run of the task or by a new one."""
+        """Record a task's answer: the suites' run if it has the rows, else an earlier run of the task, or a new one."""
         command, began = f"make publish: {task.name} at {task.digest}", now()
         before = [self._suites] if not task.seconds else []
         before += [run for run in self._store.run_ids() if self._store.run(run).command == command]
