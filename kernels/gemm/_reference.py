@@ -68,7 +68,7 @@ class Product(NamedTuple):
         return units
 
     def largest_unit(self) -> float:
-        """Return `unit` for the largest row of A and column of B by norm, as if elements were paired at random."""
+        """Return `unit` for the row of A and column of B with the largest norms, if their elements pair at random."""
         a, b = (np.square(x.astype(np.float32)).sum(axis=axis).max() for x, axis in ((self.a, 2), (self.b, 1)))
         norm = abs(self.alpha) * math.sqrt(float(a) * float(b) / self.a.shape[2])
         if self.c is not None:
@@ -76,7 +76,7 @@ class Product(NamedTuple):
         return norm * (3 / math.sqrt(self.a.shape[2]))
 
     def weighted_squares(self, i: int, over_row: Array, over_column: Array) -> tuple[Array, Array]:
-        """Return the squared units of the sums from `weighted`: sums of squares of `unit`, with squared weights."""
+        """Return the squared `unit` of each sum from `weighted`: its terms' squared units times squared weights."""
         weights = over_row**2, over_column**2
         rows, columns = (self.alpha**2 * sums for sums in _weighted(self.a[i], self.b[i], *weights, squared=True))
         added, beta = (self.c, self.beta) if self.added is None else (self.added, 1.0)

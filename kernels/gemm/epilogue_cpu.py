@@ -33,7 +33,7 @@ def _multiplied(problem: GemmProblem, x: GemmOperands, rows: slice, product: Any
 
 
 def _rows(problem: GemmProblem, x: GemmOperands, rows: slice, scratch: Any) -> Rows:
-    """Return these rows of the operands. scratch: memory for an update's x and `room`, since C holds the weights."""
+    """Return these rows of the operands. scratch: arrays for an update's x and `room`, since C holds the weights."""
     c = x.c[rows]
     if problem.epilogue == "update":
         return Rows(scratch[0], c, v=x.v[rows], room=scratch[1])

@@ -64,7 +64,7 @@ def _valid(p: GemmProblem, t: Tile, _: DeviceLimits) -> str | None:
 
 
 def _unless(p: GemmProblem, t: Tile, device: DeviceLimits) -> str | None:
-    """Return why a later tile is preferred to this one, or None: the more rows A has, the wider a tile may be."""
+    """Return why a later tile is preferred, or None: a wide tile needs many rows of A, and registers for them."""
     if itemsize(p) == 4 and rows(p) * t.UNROLL > 32:
         return f"{t.UNROLL} vectors of each of {rows(p)} rows take nearly all registers, and spill on some devices"
     most = max(16, least_columns(p), 4 * p.m if itemsize(p) < 4 else min(4 * p.m, 512 // p.m))

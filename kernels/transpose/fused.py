@@ -41,7 +41,7 @@ def _fits(p: TransposeProblem, t: Tile, device: DeviceLimits) -> str | None:
 
 
 def _wide(p: TransposeProblem, t: Tile, _: DeviceLimits) -> str | None:
-    """Return why a narrower stripe is preferred, or None: wide stripes are coalesced better, but several should fit."""
+    """Return why a narrower stripe is preferred, or None: wide ones are coalesced better, but several must fit."""
     stripe = view(p).stripe_bytes(t.W)
     if t.W == NARROWEST or stripe <= SHARED_EVERYWHERE:
         return None

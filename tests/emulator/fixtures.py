@@ -71,7 +71,7 @@ def together(source: Path) -> list[str]:
 def outputs_of(
     source: Path, launch: Launch, buffers: Mapping[str, Buffer], repeats: bool = True, **options: Any
 ) -> dict[str, Array]:
-    """Return a kernel's outputs; check that there is no report and, if `repeats`, that all orders give equal bits."""
+    """Return a kernel's outputs; fail on a report or, if `repeats`, on bits that depend on the order of threads."""
     outcomes = run(program(source, together(source)), buffers, [launch], **options)
     for outcome in outcomes:
         assert not outcome.reports, "\n".join(map(str, outcome.reports))

@@ -91,7 +91,7 @@ def _symmetric(p: ConvProblem) -> str | None:
 
 
 def three_by_three(p: ConvProblem) -> str | None:
-    """Return why the error of cuDNN's Winograd algorithm is unknown for `p`, or None."""
+    """Return why no error bound is known for cuDNN's Winograd algorithm on `p`, or None."""
     if (p.r, p.s) != (3, 3):
         return f"r x s is {p.r} x {p.s}, expected 3 x 3: no error bound is known for cuDNN's other transforms"
     return None

@@ -28,10 +28,10 @@ _VECTOR = ir.VectorType(ir.FloatType(), LANES)
 def _transform(name: str, transposed: bool = False) -> Any:
     """Return an intrinsic that multiplies lines by a matrix of F(m x m, 3 x 3): A^T, G or B^T, or its transpose.
 
-    f(tile, to, off, (to_at, step, off_at, near, far), count): to[a] = sum over i of matrix[a, i] off[i], `count`
-    elements each. m is the length of the tuple `tile`; since its type contains the length, only this m is compiled.
-    Line a of the results begins at `to_at + a step`, line i of the inputs at `off_at + i % m near + i // m far`. Whole
-    vectors are written, up to LANES - 1 elements beyond `count`.
+    f(tile, to, off, (to_at, step, off_at, near, far), count): to[a] = sum over i of matrix[a, i] off[i]. Lines
+    have `count` elements. m is the length of the tuple `tile`; since its type contains the length, only this m is
+    compiled. Line a of the results begins at `to_at + a step`, line i of the inputs at
+    `off_at + i % m near + i // m far`. Whole vectors are written, up to LANES - 1 elements beyond `count`.
     """
 
     def lines(_context: Any, tile: Any, to: Any, off: Any, place: Any, count: Any) -> Any:
