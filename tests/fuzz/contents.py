@@ -271,7 +271,7 @@ METHODS = (
 
 
 class Plugin(NamedTuple):
-    """A plug-in. refused: its import must be. wild: the command may end in any way. lasting: its import takes long."""
+    """A plug-in. refused: it must be refused. wild: the command may end in any way. lasting: its import takes long."""
 
     text: str
     refused: bool = False

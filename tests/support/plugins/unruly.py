@@ -14,7 +14,7 @@ def hang(*_):
 
 @operation("stall")
 class StallProblem(Problem, frozen=True, kw_only=True):
-    """A copy of A to B; the method that `hangs` names hangs."""
+    """A copy of A to B; the method named in `hangs` never returns."""
 
     sizes: ClassVar[tuple[str, ...]] = ("m",)
 
