@@ -23,7 +23,7 @@ class Choice(NamedTuple):
 
 
 def filled(blocks: int, resident: int, warps: int, multiprocessors: int) -> float:
-    """Return the share of a device's rate that a grid of equal blocks reaches, `resident` of them per multiprocessor.
+    """Return the share of a device's rate that a grid of blocks reaches if a multiprocessor runs `resident` at a time.
 
     The blocks of the last wave are spread evenly over multiprocessors; a multiprocessor with few warps is slower.
     """

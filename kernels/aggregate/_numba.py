@@ -1,6 +1,6 @@
 """Serial operations on the elements start:stop of arrays of equal length, which release the GIL.
 
-`rows` and `replicas` are tuples of arrays, whose length is a constant of the compiled function.
+`rows` and `replicas` are tuples of arrays; the number of arrays is a constant of the compiled function.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls

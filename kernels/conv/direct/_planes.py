@@ -81,7 +81,7 @@ class Plan(NamedTuple):
 
 
 class _Axis(NamedTuple):
-    """A phase of the target along one axis: first, step, length, and for each tap its number, phase and distance."""
+    """A phase of the target along one axis: first, step, length; per tap: number, source phase, distance."""
 
     first: int
     step: int

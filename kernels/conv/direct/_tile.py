@@ -64,7 +64,7 @@ def _products(count: int, wide: int) -> Any:
 
 
 def _evenly(builder: Any, begin: Any, apart: Any, count: int) -> Callable[[Any], list[Any]]:
-    """Return a function that computes the addresses of a step's elements in evenly spaced rows from two addresses.
+    """Return a function that derives the addresses of a step's elements, in evenly spaced rows, from two addresses.
 
     A CPU has too few registers for the addresses of all rows of a high tile.
     """
