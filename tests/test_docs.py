@@ -203,7 +203,7 @@ def test_a_product_of_more_blocks_than_a_grid_has_is_unsupported(kernel, registr
 
 @pytest.fixture
 def extended(tmp_path, python_in):
-    """Return a function that applies a page's section to a copy of the source tree, runs its commands, and returns rows."""
+    """Return a function that applies a section of EXTENDING to a copied tree, runs its commands, and returns rows."""
 
     def run(*words):
         done = python_in(tmp_path, "-m", "kernelmark", *words)
