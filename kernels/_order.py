@@ -64,8 +64,8 @@ def _estimate(m, n, k, a_step, b, c_column):
 def order(m, n, k, a, b, c):
     """Return whether C^T = B^T A^T takes less time than C = A B, and how to compute the faster of the two.
 
-    The second value is a tuple: the rows of a tile, the number of columns that are multiplied one by one, whether a and
-    b are both read in place, and whether b is read in place. a, b, c: strides of rows and columns.
+    The second value is a tuple: the rows of a tile, the number of columns that are multiplied one by one, whether both
+    a and b are read in place, and whether at least b is. a, b, c: strides of rows and columns.
     """
     cycles, way = _estimate(m, n, k, a[1], b, c[1])
     other_cycles, other_way = _estimate(n, m, k, b[0], (a[1], a[0]), c[0])

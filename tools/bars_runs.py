@@ -71,7 +71,7 @@ with Workers() as workers:
 
 
 def fake() -> Found:
-    """Measure a no-op on a device where no time passes: rows per second, and the growth of memory."""
+    """Record a no-op on a fake device whose clock stands still: rows per real second, and the growth of memory."""
     with tempfile.TemporaryDirectory() as name:
         db, suite = Path(name, "r.db"), copies(Path(name), "copy/fake.noop", FAKE_CASES // 100, 100)
         start, settled = time.perf_counter(), dict[str, float]()

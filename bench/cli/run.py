@@ -308,7 +308,7 @@ def _who(request: RunRequest) -> tuple[str, tuple[str, ...]]:
 
 def _file(path: Path) -> str:
     if not path.is_file():
-        raise UsageError(f"--executor {path}: there is no such file; expected one with `config`, see docs/cluster.md")
+        raise UsageError(f"--executor {path}: no such file; expected one that defines `config`, see docs/cluster.md")
     return str(path.absolute())
 
 

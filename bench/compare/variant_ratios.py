@@ -81,5 +81,5 @@ def pairs_table(pairs: Sequence[ComparedPair]) -> str:
         cells.append((title, str(pair.base), str(pair.new), str(pair.change), pair.change.side))
     if not cells:
         return ""
-    more = f"\nand {len(pairs) - LISTED} more of the first {MOST_PAIRS} pairs of NEW" if len(pairs) > LISTED else ""
+    more = f"\n{len(pairs) - LISTED} more compared (of at most {MOST_PAIRS} in NEW)" if len(pairs) > LISTED else ""
     return table(PAIRS, cells, titled=True) + more

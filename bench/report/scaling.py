@@ -168,7 +168,7 @@ def _point(
 
 
 def _distance(row: Found, workers: int, n: int, update: bool) -> tuple[float, float, bool]:
-    """Return how far a row is from `workers` and `n` elements, and whether it differs from `update` (of weights)."""
+    """Return a row's distances in workers and elements, and whether updating weights is not as in `update`."""
     dims = row[1]
     apart = abs(math.log(workers / dims["w"])), abs(math.log(n / dims["n"]))
     return *apart, (dims.get("step") == "update") != update

@@ -53,8 +53,8 @@ class Activation(NamedTuple):
     def all_right(self, c: Array, known: Reference, rows: Array, columns: Array, bound: Bound) -> bool:
         """Return whether all of C, (batch, m, n), is within its bound.
 
-        known: the reference for the operands before the change. rows: the batch numbers and the indices of changed
-        rows; columns: likewise for columns.
+        known: the reference before a few elements of the operands changed. rows: the batch numbers and indices of the
+        rows of C that this affects; columns: likewise for its columns.
         """
         right, rng = within(c, known.values, known.scaled(bound)), np.random.default_rng(0)
         for i in np.unique(np.concatenate([rows[0], columns[0]])).tolist():

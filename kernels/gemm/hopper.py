@@ -226,7 +226,7 @@ def group_tiles(p: GemmProblem, t: Tile) -> list[int]:
 
 
 def grouped_blocks(p: GemmProblem, t: Tile) -> int:
-    """Return the number of tiles in all groups; a block computes one tile at a time."""
+    """Return the number of tiles of single blocks in all groups."""
     return sum(group_tiles(p, t)) * ceil_div(p.n, t.BN) * int(t.CLUSTER)
 
 

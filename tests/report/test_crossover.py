@@ -170,7 +170,7 @@ def test_distributions_of_operands_are_figures_and_sizes_that_share_the_axis_are
 
 
 def test_samples_in_turn_decide_which_of_two_kernels_leads_and_no_lead_is_below_one(suite, store, measured):
-    """The medians have the opposite order: one kernel was slow in few rounds, the other in all but a few."""
+    """The recorded medians rank the two kernels the other way round than their samples do."""
     measured("conv/a.direct", 1, [1.0] * 40, time_s_median=0.9)
     measured("conv/a.other", 1, [0.5] * 40, time_s_median=1.0)
     (contest,) = crossover.standings(suite, store, "r1")

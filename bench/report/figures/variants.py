@@ -47,7 +47,7 @@ def ratio_lines(data: RunData, looks: dict[str, style.Look]) -> style.Kind:
 
 
 def ratio_places(data: RunData, setting: Setting, pairs: Sequence[VariantPair]) -> RatioLines:
-    """Return the ratios of kernels with several sizes; pairs of different kernels only if there are no other pairs."""
+    """Return the ratios of kernels measured at several sizes; pairs of two kernels only if no pair is of one kernel."""
     axis = _axis([data.dims_of[pair.row.problem] for pair in pairs])
     preferred = [pair for pair in pairs if not pair.by] or pairs
     size, dims_of = axis.partition(" ")[0], data.dims_of

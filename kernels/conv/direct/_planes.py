@@ -94,10 +94,10 @@ _Sides = tuple[list[_Axis], int, int]
 
 
 def unit_of(g: Shape, lanes: int, threads: int) -> int:
-    """Return the number of elements at a position: a few vectors of channels or of transposed planes, otherwise 1.
+    """Return the number of elements per position: those of a few vectors (of channels or of transposed planes), or 1.
 
-    A position has vectors of channels if channels are last, c = k, and groups fill whole vectors. The number of vectors
-    is odd, so that neighbouring positions do not compete for cache sets. threads: the threads that divide channels.
+    Vectors of channels need channels last, c = k and groups that fill whole vectors. The number of vectors is odd, so
+    that neighbouring positions do not compete for cache sets. threads: the number of threads that share the channels.
     """
     if turns(g, lanes, threads):
         return lanes

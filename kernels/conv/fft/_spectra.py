@@ -145,7 +145,7 @@ def _batch(count: int, threads: int, limit: int, least: int) -> int:
 
 
 def _transformed(planes: Planes, start: int, threads: int) -> Launch:
-    """Return the launch that transforms planes of the tiles from `start` on, or of all filters, on all threads."""
+    """Return the launch that transforms all filters' planes, or the tiles' from `start`, on all threads."""
     way, order, buffers = planes.way, planes.order._replace(first=start), iter(planes.way.buffers)
     spectra = planes.spectra[:-WIDTH].reshape(-1, 2, planes.width)
 
