@@ -45,7 +45,7 @@ def no_ops() -> Found:
         db = ("--db", Path(name, "noops.db"))
         run, verify = (kernelmark(*line, *words, *db, silent=True) for line in (("run", *OPTIONS), ("verify",)))
     yield "no_ops.run", NO_OPS / run.wall_s, str(run)
-    yield "no_ops.case", 1e3 * run.wall_s / NO_OPS, "with set-up, verification and the start"
+    yield "no_ops.case", 1e3 * run.wall_s / NO_OPS, "including set-up, verification and the start of the command"
     yield "no_ops.verify", NO_OPS / verify.wall_s, str(verify)
 
 
