@@ -136,7 +136,7 @@ def test_a_cheat_that_gets_a_time_is_caught_by_its_note():
 def test_the_spread_of_a_ratio_is_its_standard_deviation_over_processes(values, holds):
     finding = known_ratios.spread_of([BaselineRatio(value, 0, 0, "abba-quads", 1.0) for value in values])
     expected = np.std(values, ddof=1) / np.mean(values)
-    assert finding.found.startswith(f"sd {100 * expected:.2f} % over 4 processes, of minima 0.00 %")
+    assert finding.found.startswith(f"sd {100 * expected:.2f} % over 4 processes (of minima: 0.00 %)")
     assert finding.holds is holds
 
 

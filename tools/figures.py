@@ -77,7 +77,7 @@ class Shown(NamedTuple):
 def main(words: Sequence[str] = ()) -> int:
     parser = argparse.ArgumentParser(description="Draw docs/figures.md.")
     parser.add_argument("--db", type=Path, help="store that keeps the runs; a temporary one if left out")
-    parser.add_argument("--max-time", default="0.1", help="seconds a case")
+    parser.add_argument("--max-time", default="0.1", help="seconds per case")
     options = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as folder:
         db = options.db or Path(folder, "figures.db")

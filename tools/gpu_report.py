@@ -277,7 +277,7 @@ class Page:
                     shown = (unit(total) if total < inf else "" for total in totals)
                     lines.append((*key, *shown, str(len(layers))))
             if lines:
-                yield f"{what} a batch: for each layer, the least of any kernel, times how often the layer occurs."
+                yield f"{what} per batch: for each layer, the least of all kernels, times the layer's count."
                 yield github_table(("pass", "storage", "any kernel", "ours", "vendors'", "layers"), lines)
 
     def _fastest(self, task: str) -> Iterator[tuple[str, ...]]:
@@ -310,7 +310,7 @@ class Page:
         yield "\n".join(f"- {name}: failed: {answer.text}" for name, answer in failed.items())
         yield "\n".join(f"- {kernel} is left out: {crash.reason}" for kernel, crash in self._agenda.left_out.items())
         ways = self._agenda.disagreeing.items()
-        yield "\n".join(f"- {way}: timed wrong, so `{globs}` get no rows" for way, globs in ways)
+        yield "\n".join(f"- {way}: gave wrong times, so `{globs}` get no rows" for way, globs in ways)
 
     def runs(self) -> Iterator[str]:
         if self._store:

@@ -150,7 +150,7 @@ class Slot:
         again = msgspec.structs.replace(task, kernels=names, processes=2)
         plan, jobs = gpu_tasks.jobs_of([again], self.registry, self.settings.plugins, self.settings.device)
         run, counted, whole = self.run(task.name, plan, jobs, question.until_s)
-        text = f"{first.done[task.name]} in run {first.run}; the best again: {counted}"
+        text = f"{first.done[task.name]} in run {first.run}; the best tiles again: {counted}"
         return Reply({task.name: text} if whole else {}, run=run, cut=not whole, left_out=self._wary.left_out)
 
     def time_ways(self, question: Question) -> Reply:

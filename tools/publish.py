@@ -241,7 +241,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
         "--noisy-anyway", action="store_true", help="publish a noisy run; the top of the report calls it noisy"
     )
     parser.add_argument("--identify", action="store_true", help="keep host names, user names and UUIDs")
-    parser.add_argument("--prices", type=Path, help="file with the price of this machine, as bench/claims/prices.toml")
+    parser.add_argument("--prices", type=Path, help="file with this machine's price, like bench/claims/prices.toml")
     return parser.parse_args(words)
 
 

@@ -198,7 +198,7 @@ def answer(claim: Claim, tested: Experiment, evidence: ExperimentRows, prices: P
         said = told(numbers)
         rows = [r for finding in ratios for r in finding.rows]
         apart = f"{APART}: {sum(not n.in_turn for n in numbers)} of {len(numbers)} numbers"
-        how = [] if all(n.in_turn for n in numbers) else [f"{apart}, whose intervals come from both times' intervals"]
+        how = [] if all(n.in_turn for n in numbers) else [f"{apart}, with intervals computed from those of both times"]
         by_price = prices.told(evidence.rows) if claim.comparison.kind in findings.BY_PRICES else ()
         seconds = _seconds_a_batch(evidence) if claim.comparison.kind == "batches" else ()
         notes = (*lacking, *by_price, *seconds, *how)

@@ -34,7 +34,7 @@ COMMANDS = {
     "import": ("stores.import_command", "Import results of other programs; each file becomes a run."),
     "merge": ("stores.merge", "Merge the stores of shards: their rows become one run."),
     "runs": ("stores.runs", "List the runs of the store, newest first, or remove some."),
-    "claims": ("report.claims", "Test published claims about performance on measured rows."),
+    "claims": ("report.claims", "Test published claims about performance against measured rows."),
     "report": ("report.report", "Write a page of a run, with figures and tables for a paper."),
     "scaling": ("report.scaling", "Compute the speedup of training NETWORK with data parallelism."),
     "run": ("run.run", "Verify and time the kernels of each SUITE."),

@@ -200,7 +200,7 @@ def _times(expected: Estimate) -> Iterator[str]:
         which = f"{known} of {expected.cases} cases"
         yield f"time: about {_about(expected.seconds)}{span} for {which}, as in {runs} on this machine"
     if expected.unknown:
-        which = f"{expected.unknown} of {expected.cases} cases without a complete run here with these options"
+        which = f"{expected.unknown} of {expected.cases} cases, which no complete run with these options measured here"
         yield f"time: unknown for {which}; their time limits for sampling add up to {_about(expected.limit_s)}"
 
 

@@ -78,7 +78,7 @@ def claims(
     only: str | None,
     db: Path | None,
 ) -> None:
-    """Test published claims about performance on measured rows.
+    """Test published claims about performance against measured rows.
 
     Each claim is confirmed, refuted or neither. With RUN, only the rows of that run count. Without RUN, the latest cold
     rows of this machine count; missing rows are measured first, which takes about ten minutes.

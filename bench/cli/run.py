@@ -169,7 +169,7 @@ def run(
 
 @click.command()
 @_asks([option for option in OPTIONS if not option.times])
-@click.option("--emulated", is_flag=True, help="Run CUDA kernels in the emulator, in three orders; store nothing.")
+@click.option("--emulated", is_flag=True, help="Emulate CUDA kernels in three orders of threads; store nothing.")
 def verify(json_to: IO[str] | None, emulated: bool, **options: Any) -> None:
     """Verify the kernels of each SUITE without timing them.
 

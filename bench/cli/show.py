@@ -30,7 +30,7 @@ from kernelmark.bench.report.show import row_page
     "--by",
     kind=shared.Choice(["problem", "network", "overlap"]),
     default="problem",
-    text="Print a table for each problem, the seconds that a network takes per batch, or the time hidden by overlap.",
+    text="What to print: a table per problem, each network's seconds per batch, or the time hidden by overlap.",
 )
 @click.option(
     "--step", is_flag=True, help="With --by network: print the share of a training step spent on moving the parameters."

@@ -151,7 +151,7 @@ def import_command(files: tuple[Path, ...], plugins: tuple[str, ...], db: Path |
     required=True,
     metavar="LOG",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Lines of oneDNN, cuBLAS, cuBLASLt, cuDNN, rocBLAS or hipBLASLt, or CSV of CUTLASS's profiler.",
+    help="Log of oneDNN, cuBLAS, cuBLASLt, cuDNN, rocBLAS or hipBLASLt, or CSV from CUTLASS's profiler.",
 )
 @file_option("-o", "--output", text="The suite, a TOML file. [default: standard output]")
 @plugin_option

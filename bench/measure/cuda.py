@@ -67,7 +67,7 @@ class Cuda:
             return None
         self.stream.use()
         complaint = f"CuPy's current stream is {current.ptr:#x}, expected {self.stream.ptr:#x}"
-        return f"{complaint}, which has the timing events; a kernel may change it only by `with stream:`"
+        return f"{complaint}, which has the timing events; a kernel may change the stream only by `with stream:`"
 
     def forget_persisting(self) -> None:
         """Reset L2 lines that a kernel made persistent. Errors are ignored, since older devices have no such lines."""

@@ -81,7 +81,7 @@ def encode(wanted: TensorMap | Im2colMap, array: Any, subject: str) -> "np.ndarr
     pitch = array.strides[-2]
     if array.data.ptr % ALIGNMENT or pitch % ALIGNMENT:
         raise Unsupported(
-            f"{subject}: rows of {wanted.operand} begin at address {array.data.ptr} every {pitch} bytes, "
+            f"{subject}: rows of {wanted.operand} begin at address {array.data.ptr}, {pitch} bytes apart, "
             f"expected multiples of {ALIGNMENT} for a tensor map"
         )
     descriptor = aligned()

@@ -71,7 +71,7 @@ class Mode(StrEnum):
         if kernel.device == "cpu":
             return f"{kernel.id} runs on the CPU, but {self} mode replays captured CUDA launches; use --mode hot"
         if kernel.synchronises:
-            return f"{kernel.id} synchronises the host, which a CUDA graph cannot contain; use --mode hot"
+            return f"{kernel.id} synchronises with the host, which CUDA graphs prohibit; use --mode hot"
         return None
 
 

@@ -149,7 +149,7 @@ OPTIONS = (
     Option(
         "processes",
         "processes",
-        "Fresh processes for each case. With 2 or more, intervals include variation between processes; publish with 5.",
+        "Fresh processes for each case. With 2 or more, intervals cover variation between processes; use 5 to publish.",
         1,
         parse=_processes,
         metavar="N",

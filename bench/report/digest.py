@@ -202,7 +202,7 @@ def _remarks(data: RunData, lines: Sequence[Contest]) -> Iterator[str]:
     if any(map(_is_tie, lines)):
         yield _text(f"{_EQUAL} fastest in a tie with the next kernel: the interval of their ratio includes 1")
     if any(map(by_name_only, fastest)):
-        yield _text("* in place by name only, with scratch of more than a tenth of the matrix")
+        yield _text("* in place in name only, since scratch exceeds a tenth of the matrix")
     if any(OUT_OF_PLACE in r.kernel for r in data.rows):
         yield _text("tnn: transpose B out of place, then multiply as NN")
     if scope := scope_note(data.rows):

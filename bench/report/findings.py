@@ -280,7 +280,7 @@ def _of_founding(answer: FoundingProduct) -> list[Number]:
     op_t, speed, best = answer.op_t, answer.speed, answer.best
     numbers = [Number(factor(speed.median), "speed of OP_T over OP_N", _sure(speed))] if speed else []
     if best:
-        label = f"speed with B transposed {best.place} first, over OP_T"
+        label = f"speed of transposing B {best.place} first, over OP_T"
         numbers.append(Number(factor(best.speed.median), label, f"{_sure(best.speed)}; {short(best.row.kernel)}"))
     taken = ", ".join(filter(None, (seconds(op_t.time_s_median), _share(op_t))))
     return [*numbers, Number(_rate(op_t), f"OP_T by {short(op_t.kernel)}", taken)]

@@ -86,7 +86,7 @@ def _how(data: RunData) -> Iterator[str]:
     width, limit = plan.get("rel_ci"), plan.get("max_time_s")
     stops = Counter(r.stopped_by or "an unrecorded reason" for r in timed).most_common()
     stopped = ", ".join(f"{number} stopped by {reason}" for reason, number in stops)
-    spent = f"{limit:g} s a case" if limit else "the suite's time limit a case (2 s if it sets none)"
+    spent = f"{limit:g} s per case" if limit else "the suite's time limit per case (2 s if it sets none)"
     yield (
         "The kernels of a problem were sampled in turn, forward and backward (ABBA), after an untimed warm-up, until "
         f"the 95 % interval of the median was narrower than {100 * (width or 0):g} % of it or {spent} was spent, and "

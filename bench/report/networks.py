@@ -228,7 +228,7 @@ def overlap_table(store: Reader, results: Iterable[Found]) -> str:
     measured = list(overlaps(store, results))
     if not measured:
         return paragraph(
-            "no overlap: in this run, no transfer with work has six samples or more that were taken in turn with the "
+            "no overlap: this run has no transfer with work of which six samples or more were taken in turn with the "
             "kernels `serial` and `arrived`; `kernelmark run transfer` measures some"
         )
     noise = paragraph(noise_of([r for each in measured for r in each[:3]]).sentence)

@@ -195,7 +195,7 @@ class Report:
         earlier.sort(key=lambda run: run[1])
         if earlier:
             runs = github_table(("run", "began", "rows", "commit"), earlier)
-            yield "Earlier runs", f"Their rows are in [{RESULTS}]({RESULTS}), apart from those above.\n\n{runs}"
+            yield "Earlier runs", f"Their rows are in [{RESULTS}]({RESULTS}), but not above.\n\n{runs}"
 
     def draw(self, folder: Path, registry: Registry | None) -> list[Drawn]:
         """Draw at most `MOST_FIGURES` figures of the main run as SVG, and remove all other files in their folder."""

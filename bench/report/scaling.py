@@ -126,7 +126,9 @@ def _layers_of(store: Store, network: str, run_id: str | None) -> tuple[str, lis
     suite = network.partition(" ")[0]
     if network not in names and suite not in suite_names():
         has, others = "has no" if run_id else "has", f", only of {', '.join(names)}" if names else ""
-        raise UsageError(f"{network}: {where} {has} layers of it{others}; `kernelmark run alexnet` measures AlexNet")
+        raise UsageError(
+            f"{network}: {where} {has} layers of this network{others}; `kernelmark run alexnet` measures AlexNet"
+        )
     lacks = f"{'does not have' if run_id else 'has'} times of all its layers, forward and backward"
     raise UsageError(f"{network}: {where} {lacks}; `kernelmark run {suite}` measures them")
 

@@ -114,7 +114,7 @@ def _below(rows: Sequence[Result], timed: Sequence[Result]) -> Iterator[str]:
     if first and (why := why_unranked(first)) and not all(map(why_unranked, timed)):
         yield f"not ranked: {fmt.short(first.kernel)} {why}"
     if names := ", ".join(dict.fromkeys(fmt.short(r.kernel) for r in timed if by_name_only(r))):
-        yield f"* in place by name only, with scratch of more than a tenth of the matrix: {names}"
+        yield f"* in place in name only, since scratch exceeds a tenth of the matrix: {names}"
     yield from filter(None, map(correct, rows))
     threads = _titled_threads(rows)
     for r in (r for r in rows if r.status != Status.OK):

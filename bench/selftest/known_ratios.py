@@ -40,7 +40,7 @@ def spread_of(ratios: Sequence[BaselineRatio]) -> Finding:
     """Return the finding on the spread of the processes' ratios: their standard deviation over their mean."""
     medians, minima = [ratio.median for ratio in ratios], [ratio.minima or 0.0 for ratio in ratios]
     spread, of_minima = (stdev(values) / mean(values) for values in (medians, minima))
-    figure = f"sd {100 * spread:.2f} % over {len(ratios)} processes, of minima {100 * of_minima:.2f} %"
+    figure = f"sd {100 * spread:.2f} % over {len(ratios)} processes (of minima: {100 * of_minima:.2f} %)"
     figure, bound = f"{figure}; NN/NT {mean(medians):.4f}", f"{100 * LARGEST_SPREAD:g} %"
     return Finding("ratio: NT to NN at 512^3, one thread", figure, bound, spread <= LARGEST_SPREAD)
 

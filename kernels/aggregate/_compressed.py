@@ -123,7 +123,7 @@ class Compressed:
                 raise _Wrong(f"{block}: {difference}, expected at most {2 * tolerance[i]:.3g}")
             size = max(float(np.vdot(whole[i], whole[i])), _TINY)
             expected = f"expected at most {allowed[i] / size:.3g} in {self._name}"
-            raise _Wrong(f"{block} keeps {much[i] / size:.3g} of the values to be sent (squared norms), {expected}")
+            raise _Wrong(f"{block} has {much[i] / size:.3g} of the squared norm of the values to be sent, {expected}")
 
 
 def _blocks(x: Array, block: int) -> Iterator[tuple[Array, int]]:

@@ -31,7 +31,7 @@ def declare(path: str) -> None:
         "gemm",
         provider="blas",
         name=name,
-        label=f"cblas_sgemm and cblas_dgemm of {file.name}, with alpha, beta and padding; batches in turn.",
+        label=f"cblas_sgemm and cblas_dgemm of {file.name}, with alpha, beta and padding; batches in a loop.",
         device="cpu",
         dtypes=("f32", "f64"),
         modules=("numpy",),

@@ -133,7 +133,7 @@ def _blas(routine: Any, problem: GemmProblem, x: GemmOperands, order: str) -> La
 
 
 _READ = {
-    "C": "row-major without copies, on the OpenBLAS that SciPy brings: NT is the call (OP_T, OP_N), as Caffe makes it",
+    "C": "row-major without copies, on the OpenBLAS that SciPy brings: NT is the call (OP_T, OP_N), as in Caffe",
     "F": "on the same buffers read as column-major: NT is the call (OP_N, OP_T)",
 }
 

@@ -122,7 +122,7 @@ _CUBLAS: dict[str, Any] = {
 }
 _FP64: dict[str, Any] = F32 | {"dtypes": ("f64",), "numerics": "fp64"}
 _TF32: dict[str, Any] = F32 | {"numerics": "tf32"}
-_ROWS = "row-major: NT is the call (OP_T, OP_N), as Caffe makes it"
+_ROWS = "row-major: NT is the call (OP_T, OP_N), as in Caffe"
 _COLUMNS = "on the same buffers read as column-major: NT is the call (OP_N, OP_T)"
 
 _KERNELS: tuple[tuple[str, _Routine, dict[str, Any], str], ...] = (

@@ -141,7 +141,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
                 ("batch", str(self.batch), ("1",)),
             )
         elif self.groups > 1:
-            raise ValueError(f"groups is {self.groups}, expected 1 without a grouping: equal or skewed")
+            raise ValueError(f"groups is {self.groups}, expected 1 unless the grouping is equal or skewed")
         if self.scale == "blocks":
             self._expect(
                 "scale-blocks",

@@ -126,8 +126,8 @@ def _row_fits(stages: Stages) -> str | None:
     if v.rows == 1 or stages.row_is_shared or stages.row_blocks:
         return None
     return (
-        f"a row of {v.cols} elements takes {v.row_bytes} bytes, more than the {stages.device.block_shared_bytes} of "
-        f"shared memory and a tenth of the matrix, which has {v.rows} rows, expected at least {SCRATCH_SHARE}"
+        f"a row of {v.row_bytes} bytes fits neither in {stages.device.block_shared_bytes} bytes of shared memory nor "
+        f"in a tenth of the matrix, which has {v.rows} rows, expected at least {SCRATCH_SHARE}"
     )
 
 

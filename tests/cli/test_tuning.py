@@ -220,7 +220,7 @@ def test_machine_code_and_bound_follow_the_counts(called):
     main = machine["sass"]["functions"][0]
     assert main["loop"]["mix"]["FFMA"] > 0
     assert main["clumped"] is None
-    assert f"about {main['cover']:,} issue cycles from an LDG to its first use" in printed
+    assert f"about {main['cover']:,} issue cycles from an LDG to the first use of its data" in printed
     assert "copies clumped" not in printed
 
 

@@ -76,7 +76,7 @@ REFUSED = {
         ("m3n5k7/s8.s32/NN/groups2-equal", "the storage type is s8.s32, expected f64 or f32 or"),
         ("m3n5k7/f32/NT/batch2/groups2-equal", "batch is 2, expected 1 with groups2-equal"),
         ("m3n5k7/f32/NT/epi-sigmoid/groups2-skewed", "the epilogue is sigmoid, expected plain with groups2-skewed"),
-        ("m3n5k7/f32/NT/groups2-none", "groups is 2, expected 1 without a grouping"),
+        ("m3n5k7/f32/NT/groups2-none", "groups is 2, expected 1 unless the grouping is equal"),
         ("m3n5k7/f32/NT/groups2", "grouping is '', expected one of none, equal, skewed"),
         ("m3n5k7/f32/NT/groups02-equal", "'groups02-equal' needs a whole number without leading zeros"),
         ("m3n5k7/f32/NT/epi-gelu", "epilogue is 'gelu', expected one of plain, bias-relu, sigmoid, update"),

@@ -212,7 +212,7 @@ def test_the_founding_question_has_the_speed_of_op_t_of_the_transposition_and_th
     in_turn(begun, NN, DIMS, matmul=1e-3)
     assert numbers(begun) == [
         ("1.00x", "speed of OP_T over OP_N"),
-        ("0.5x", "speed with B transposed out of place first, over OP_T"),
+        ("0.5x", "speed of transposing B out of place first, over OP_T"),
         ("1.00 GFLOP/s", "OP_T by some.matmul"),
     ]
 

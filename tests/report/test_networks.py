@@ -306,7 +306,7 @@ def test_missing_layers_or_networks_are_one_line_with_the_command_that_measures_
         "`kernelmark run alexnet` measures them"
     )
     line = complaint(lambda: model(store, registry, name="net"))
-    assert line.startswith(f"net: no run in {store.path} has layers of it, only of alexnet; `kernelmark run alexnet`")
+    assert line.startswith(f"net: no run in {store.path} has layers of this network, only of alexnet; `kernelmark run")
 
 
 def test_missing_aggregations_are_one_line_with_the_command_that_measures_them(known, registry, complaint):

@@ -300,7 +300,7 @@ def test_machine_versions_seed_mode_and_limits_are_named(store):
         "numpy 2.4.6; BLAS: openblas 0.3",
         "from seed 3 and random bits of each process",
         "In cold mode calls rotate over sets of operands",
-        "narrower than 1 % of it or 0.5 s a case",
+        "narrower than 1 % of it or 0.5 s per case",
         "25 cases",
         "24 were ok, 1 was wrong",
         "measured in one process",
@@ -314,7 +314,7 @@ def test_only_modes_that_occurred_the_limit_of_the_suite_and_changes_that_were_n
     put(store, "gemm/m8n8k8/f32/NN", "gemm/some.base", mode="hot")
     assert "In hot mode" in said(store)
     assert "In cold mode" not in said(store)
-    assert "narrower than 2 % of it or the suite's time limit a case (2 s if it sets none)" in said(store)
+    assert "narrower than 2 % of it or the suite's time limit per case (2 s if it sets none)" in said(store)
     assert "(commit c0ffee123456, with changes that are not committed)" in said(store)
 
 

@@ -153,7 +153,7 @@ def test_in_place_by_name_only_is_marked_above_a_tenth_of_the_matrix():
     )
     assert "100 kB*" in next(line for line in table if line.startswith("a.much"))
     assert "*" not in next(line for line in table if line.startswith("a.few"))
-    assert table[-1] == "  * in place by name only, with scratch of more than a tenth of the matrix: a.much"
+    assert table[-1] == "  * in place in name only, since scratch exceeds a tenth of the matrix: a.much"
     out = lines(timed("transpose/a.b", scratch_bytes=100_001, **moved | {"problem": "transpose/m10n100000/f32/out"}))
     assert "*" not in "".join(out)
 

@@ -153,7 +153,7 @@ def test_a_fault_fails_only_the_kernel_that_it_strikes(fault, tools, tmp_path):
 def test_kernels_of_a_launcher_that_is_timed_wrong_get_no_rows_afterwards(tools, tmp_path):
     first = use(tmp_path, {"clocks": "clock"}, only="clocks")
     assert "*/cuda.*" in first.agenda["disagreeing"]["cuda-core"]
-    assert "cuda-core: timed wrong" in (first.folder / "README.md").read_text()
+    assert "cuda-core: gave wrong times" in (first.folder / "README.md").read_text()
     second = use(tmp_path, {})
     assert list(second.agenda["answers"]) == ["clocks"]  # all other tasks have lost their kernels
     assert second.status == 0, second.printed

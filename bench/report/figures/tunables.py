@@ -16,7 +16,7 @@ MARGIN = 1.15
 #: How far dots and strokes reach to each side of their value; neighbouring values are 1 apart.
 ASIDE, STROKE = 0.3, 0.36
 LEGEND = (
-    "A dot is a tile's speed over that of the default (in turn); strokes: the best (blue) and the median (black) "
+    "A dot is a tile's speed relative to the default, sampled in turn; strokes: the best (blue) and the median (black) "
     "of a value; ring: the default; star: the fastest tile."
 )
 

@@ -217,11 +217,11 @@ def row_unwritten(problem: str) -> Spoil:
 
 
 _REGROUPED: dict[str, Regroup] = {
-    "each group by the previous group's B": lambda edges, of: (edges, [*of[-1:], *of[:-1]]),
+    "each group times the previous group's B": lambda edges, of: (edges, [*of[-1:], *of[:-1]]),
     "one B for all groups": lambda edges, of: (edges, [0] * len(of)),
     "a group that ends a row late": lambda edges, of: ([0, edges[1] + 1, *edges[2:]], of),
     "a group that ends a row early": lambda edges, of: ([0, edges[1] - 1, *edges[2:]], of),
-    "the last group by the previous group's B": lambda edges, of: (edges, [*of[:-1], of[-2]]),
+    "the last group times the previous group's B": lambda edges, of: (edges, [*of[:-1], of[-2]]),
 }
 GROUPS = Family(
     grouped,

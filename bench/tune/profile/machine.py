@@ -339,4 +339,4 @@ def mix(main: LaunchCode) -> Iterator[Sequence[str]]:
         share = f"{main.clumped:.1%}".replace("%", " %")
         yield "copies clumped", "", share, "of the LDGSTS lie within a quarter of the loop"
     if main.cover is not None:
-        yield "cover", "", "", f"about {main.cover:,} issue cycles from an LDG to its first use"
+        yield "cover", "", "", f"about {main.cover:,} issue cycles from an LDG to the first use of its data"

@@ -116,10 +116,10 @@ def totals(counts: Counts) -> Iterator[Sequence[str]]:
 
 def _moved(counts: Counts) -> Iterator[tuple[str, int]]:
     """Yield the bytes moved under each assumption on the caches."""
-    yield "L2, L1 keeps nothing", counts.total.bytes_read + counts.total.bytes_written
-    yield "L2, L1 keeps a block's sectors", counts.block_bytes_read + counts.block_bytes_written
+    yield "L2, if L1 keeps nothing", counts.total.bytes_read + counts.total.bytes_written
+    yield "L2, if L1 keeps a block's sectors", counts.block_bytes_read + counts.block_bytes_written
     if counts.bytes_read_once is not None and counts.bytes_written_once is not None:
-        yield "memory, L2 keeps everything", counts.bytes_read_once + counts.bytes_written_once
+        yield "memory, if L2 keeps everything", counts.bytes_read_once + counts.bytes_written_once
     for waves in counts.waves:
         blocks = " and ".join(f"{number:,}" for number in dict.fromkeys(waves.blocks))
         yield f"memory, in waves of {blocks} blocks", waves.bytes_read + waves.bytes_written

@@ -120,7 +120,7 @@ def _python_formula(model: Model, formula: Formula) -> Iterator[str]:
     yield "from operator import mul"
     yield ""
     yield f"KERNELS = ({', '.join(map(repr, model.kernels))},)"
-    yield "#: The weights of each kernel's cost, by words and terms."
+    yield "#: WEIGHTS[words_][j][k]: the weight of x_[j] in the cost of KERNELS[k]."
     yield "WEIGHTS = ("
     for table in formula.weights:
         yield "    ("

@@ -209,7 +209,7 @@ def _complaints(model: Model, registry: Registry) -> Iterator[str]:
     if not {model.single or model.kernels[0], *(training.fastest for training in model.measured)} <= kernels:
         yield "calls a kernel that is not in its list"
     if not (model.single or model.regret.recovered) or not model.regret.lines:
-        yield "has no share of the gap that the selector recovers"
+        yield "does not state the share of the gap that the selector recovers"
     if model.formula and (wrong := model.formula.complaint(space, len(model.kernels))):
         yield wrong
     if not _is_tree(model):

@@ -91,7 +91,7 @@ def answered(model: Model, answer: KernelChoice) -> str:
     """Return the choice for a problem, and its expected cost."""
     how = f"{words(answer.share)} the speed of the oracle, at worst {factor(answer.worst)}"
     where = "with the same choice" if model.formula else "of the same leaf"
-    use = [f"on {count(answer.problems, 'held-out problem')} {where} {how} ({model.subject})."]
+    use = [f"on {count(answer.problems, 'held-out problem')} {where}, it has {how} ({model.subject})."]
     if model.single:
         every = "use it for every shape, since no choice is certainly better"
         use = [f"{every} ({model.subject}).", f"Held out, it has {how}."]

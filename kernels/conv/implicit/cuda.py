@@ -119,7 +119,7 @@ def unless(p: ConvProblem, t: Tile, device: DeviceLimits) -> str | None:
     if t in (low, narrow) and (t == narrow) != gathered_rows(p):
         return f"{p.layout} {p.direction} has its channels along the other side of the tile"
     if t in (low, narrow) and not half_empty(p, 128):
-        return "tiles of 128 channels have little to spare"
+        return "tiles of 128 channels are at least half full"
     return _FULLEST.unless(p, t, device) if _FULLEST.unless else None
 
 

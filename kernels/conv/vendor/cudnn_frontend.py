@@ -76,7 +76,7 @@ def _first_plan(graph: Any, wanted: tuple[str, ...], barred: tuple[str, ...]) ->
             continue
         return str(graph.get_plan_name_at_index(index))
     with_, without = (", ".join(names) or "nothing" for names in (wanted, barred))
-    raise Unsupported(f"none of cuDNN's {graph.get_execution_plan_count()} plans has the notes {with_}, not {without}")
+    raise Unsupported(f"none of cuDNN's {graph.get_execution_plan_count()} plans has notes {with_} without {without}")
 
 
 class _Planned(NamedTuple):

@@ -39,7 +39,7 @@ def round_up(a: int, unit: int) -> int:
 def _wide_enough(p: ConvProblem, width: int) -> str | None:
     """Return a reason if a group's filters fill at most half of a tile of `width` filters, else None."""
     k = view(p).k
-    return None if 2 * k > width else f"{k} filters a group fill at most half of a tile of {width}"
+    return None if 2 * k > width else f"{k} filters per group fill at most half of a tile of {width}"
 
 
 def _blocks(v: View, t: Tile) -> int:
