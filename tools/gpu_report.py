@@ -316,7 +316,7 @@ class Page:
         if self._store:
             yield "## Runs"
             heads = ("run", "for", "answers", "began, UTC", "host", "driver", "commit", "rows")
-            yield "Rows of several runs never share a ratio; [tables.md](tables.md) has the tables of each."
+            yield "Ratios never mix rows of several runs; [tables.md](tables.md) has the tables of each run."
             yield github_table(heads, [self._run(run) for run in self._store.run_ids()])
 
     def _run(self, run: str) -> Sequence[str]:
