@@ -66,9 +66,9 @@ def _what(data: RunData) -> Iterator[str]:
         seeds = _listed(sorted({r.seed for r in rows}), "")
         yield f"Operands were drawn from seed {seeds} and random bits of each process."
         yield (
-            "Each kernel's result was checked against a float64 reference before timing and, on operands drawn anew, "
-            "after it, within a tolerance for its length of reduction, storage type and arithmetic; a wrong "
-            "result is not timed."
+            "Each kernel's result was checked against a float64 reference before timing, and after timing on newly "
+            "drawn operands. The tolerance follows from length of reduction, storage type and arithmetic. A kernel "
+            "with a wrong result has no time."
         )
         yield from (mode.does.sentence for mode in sorted(Mode) if any(r.mode == mode for r in rows))
 

@@ -74,8 +74,8 @@ def apart(best: Mapping[int, Mapping[Need, Ceiling]], what: str, style: str = "s
         ends = TableColumn("lowest", "right"), of, TableColumn("highest", "right"), of
         heads = TableColumn("ceiling"), TableColumn("on", spare=2), *ends, TableColumn("highest over lowest", wraps=24)
         yield table(heads, cells, style, titled=style == "simple")
-        differ = f"; not alike: {', '.join(dict.fromkeys(unlike))}" if unlike else ""
-        sentence = f"ceilings that are alike everywhere: {len(cells) - len(unlike)} of {len(cells)}{differ}"
+        differ = f"; others: {', '.join(dict.fromkeys(unlike))}" if unlike else ""
+        sentence = f"ceilings that agree everywhere: {len(cells) - len(unlike)} of {len(cells)}{differ}"
         yield f"<p>{escape(sentence)}</p>" if style == "html" else paragraph(sentence, rest="")
 
 

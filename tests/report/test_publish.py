@@ -215,7 +215,7 @@ def test_two_gpus_of_one_name_stand_side_by_side_with_the_spread_of_their_ceilin
     assert printed[2:4] == ["1 one A GPU GPU-a 1", "2 one A GPU GPU-b 1"]
     rates = "1000 GFLOP/s 1 1100 GFLOP/s 2 1.1x [1.08, 1.12] (not measured on one machine)"
     assert f"cuda fp32 fma/n1k1/f32 {rates}" in printed
-    assert printed[-1] == "ceilings that are alike everywhere: 0 of 1; not alike: cuda fp32"
+    assert printed[-1] == "ceilings that agree everywhere: 0 of 1; others: cuda fp32"
     assert printed[-1] in words(run_end(begun, "r1"))
 
 
@@ -224,7 +224,7 @@ def test_devices_whose_ceilings_agree_are_alike_and_one_host_with_one_gpu_has_no
     begun.add(result(problem="copy/m9n1/f32", host="one", device_name="A CPU"), {}, [1.0], None)
     assert list(places(begun, "r1")) == []
     put_on(begun, 2, "two", "GPU-b", 1.001)
-    assert words(places(begun, "r1"))[-1] == "ceilings that are alike everywhere: 1 of 1"
+    assert words(places(begun, "r1"))[-1] == "ceilings that agree everywhere: 1 of 1"
 
 
 def test_exported_rows_ceilings_and_plans_name_no_host_and_no_gpu_unless_they_are_to(begun, tmp_path):
