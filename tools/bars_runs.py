@@ -193,7 +193,7 @@ def executor() -> Found:
         yield "executor.gain", one_s / two_s, f"{one_s:.1f} and {two_s:.1f} s for {SLEEPING_JOBS} jobs"
         parsl_run = Run(Path(name, "rate"), "copy/fake.noop", JOBS, 2)
         times = parsl_run.times()
-        size = f"{parsl_run.db.stat().st_size / JOBS:.0f} bytes a row in the store"
+        size = f"{parsl_run.db.stat().st_size / JOBS:.0f} bytes per row in the store"
         yield "executor.rate", (len(times) - 1) / (times[-1] - times[0]), f"{JOBS} jobs, {size}"
         yield "executor.first", times[0], ""
         yield "executor.lost", *killed(Run(Path(name, "kills"), "copy/fake.noop", JOBS, 2))

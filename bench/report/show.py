@@ -73,7 +73,7 @@ def row_page(store: Store, run_id: str, text: str) -> Iterator[str]:
     yield "\n".join(wrapped(case, width(), "", "    "))
     yield _aligned({name: value for name, value in row(result, dims).items() if value not in (None, "")})
     if evidence:
-        yield f"The evidence against the row, from samples that are not in it:\n{_aligned(dict(_accusation(evidence)))}"
+        yield f"The evidence against the row, from samples not in the row:\n{_aligned(dict(_accusation(evidence)))}"
 
 
 def _pages(store: Store, run_id: str) -> int:

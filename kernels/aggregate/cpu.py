@@ -39,8 +39,8 @@ EXCHANGES = (
     Exchange(
         "ring",
         _plans.ring,
-        "A ring, as in Horovod and NCCL: stripes go round, and each worker adds its own.",
-        "A ring of processes: stripes go round, and each process adds its own.",
+        "A ring, as in Horovod and NCCL: stripes go round, and each worker adds its gradient.",
+        "A ring of processes: stripes go round, and each process adds its gradient.",
         {"wire": _wire.between_workers},
     ),
     Exchange(
