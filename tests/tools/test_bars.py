@@ -53,7 +53,7 @@ def test_promises_are_listed_without_measuring(capsys):
     assert bars.main(["list", "durations", "--list"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "list.seconds: kernelmark list <= 0.3 s",
-        "durations.missed: known durations (2.000 ms and others) off by 0.5 % <= 0 (docs/measurement.md)",
+        "durations.missed: known durations (2.000 ms and others) wrong by 0.5 % <= 0 (docs/measurement.md)",
     ]
 
 

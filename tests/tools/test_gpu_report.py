@@ -157,9 +157,9 @@ def test_a_network_is_summed_once_every_layer_is_answered_on_one_host(store, pag
     text = page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r2", "1"))
     line = next(line for line in text.splitlines() if line.startswith("| fprop"))
     assert [cell.strip() for cell in line.split("|")[1:-1]] == ["fprop", "f32", "5.00 ms", "7.00 ms", "6.00 ms", "2"]
-    assert "Seconds a batch" not in page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "", "1"))
+    assert "Seconds per batch" not in page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "", "1"))
     layer(store, "r3", FPROP[1], 3e-3, 4e-3, host="elsewhere")
-    assert "Seconds a batch" not in page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r3", "1"))
+    assert "Seconds per batch" not in page(("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r3", "1"))
 
 
 def test_a_run_that_answers_several_tasks_gives_each_its_own_rows(store, page):
@@ -183,7 +183,7 @@ def test_joules_per_batch_are_summed_if_every_layer_was_metered(store, page):
     layer(store, "r1", FPROP[0], 2e-3, 1e-3, energy_j=0.5)
     layer(store, "r2", FPROP[1], 3e-3, 4e-3, energy_j=0.25)
     tasks = ("a", FPROP[0], "r1", "2"), ("b", FPROP[1], "r2", "1")
-    line = page(*tasks).partition("Joules a batch")[2].splitlines()[4]
+    line = page(*tasks).partition("Joules per batch")[2].splitlines()[4]
     assert [cell.strip() for cell in line.split("|")[1:-1]] == ["fprop", "f32", "1.25 J", "1.25 J", "1.25 J", "2"]
     layer(store, "r3", FPROP[1], 3e-3, 4e-3)
     assert "Joules" not in page(tasks[0], ("b", FPROP[1], "r3", "1"))
