@@ -81,7 +81,7 @@ REFUSED = [
     ("run s.toml --resume 19700101 --db results.db", "run '19700101': is not a run of /"),
     ("run --resume 2026 --db none.db", "there is no store"),
     (f"run {NT} --noisy-again", "--noisy-again: has no run to measure again; name one with --resume"),
-    ("run s.toml --executor none.py", "there is no such file"),
+    ("run s.toml --executor none.py", "none.py: no such file; expected one"),
     ("run s.toml --executor broken.py --devices all", "--executor and --devices: each chooses the workers"),
     ("run s.toml --executor none.py --list", "--list and --dry-run plan for this machine"),
     (f"run {NT} --isa sse9", "--isa sse9: unknown; expected "),
