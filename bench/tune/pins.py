@@ -85,8 +85,8 @@ def gate(path: Path, command: str, figures: PinnedCommand, update: bool, why_unk
         raise UsageError(f"{path}: there is no such file; {again} creates it")
     commands = _read(path).commands
     if command not in commands:
-        others = f", only of {', '.join(commands)}" if commands else ""
-        raise UsageError(f"{path}: has no pins of `{command}`{others}; {again} adds them")
+        only_of = f", only of {', '.join(commands)}" if commands else ""
+        raise UsageError(f"{path}: has no pins of `{command}`{only_of}; {again} adds them")
     pinned = commands[command]
     changes = [*_changes(pinned.pins, figures.pins, why_unknown)]
     texts = [(f"{escaped(line)}; {again} accepts it", is_worse) for line, is_worse in changes]
