@@ -19,20 +19,20 @@ SMALL = "copy/m3n5/f32"
 BASE, OTHER = "copy/fake.base", "copy/fake.other"
 GOLDEN = """\
 status = 'ok'
-time_s_median = 0.00029560899999999995
+time_s_median = 0.000296204
 time_s_min = 0.000284356
-time_s_mean = 0.0009940731153846153
-time_s_std = 0.0020386913769940484
-time_s_ci95_low = 0.000294642
-time_s_ci95_high = 0.000297366
+time_s_mean = 0.0008748026911764706
+time_s_std = 0.0021285687890383264
+time_s_ci95_low = 0.000294753
+time_s_ci95_high = 0.000297296
 call_overhead_s = 1e-07
-speedup = 0.9619932421127457
+speedup = 0.9605986555090009
 speedup_ci95_low = 0.9509058752041063
-speedup_ci95_high = 0.9708335377935555
-speedup_of_minima = 0.9692216798660833
+speedup_ci95_high = 0.9710862749337803
+speedup_of_minima = 0.9661902685366233
 stopped_by = 'interval'
 interval = 'within-process'
-outliers = 25
+outliers = 22
 repeated = 0
 disturbed = ''
 attempt = 1
@@ -70,7 +70,7 @@ def test_a_recorded_trace_gives_the_same_row_to_the_last_bit(tmp_path, monkeypat
     assert first == second
     (row,) = (row for row in first if (row["kernel"], row["dtype"]) == (OTHER, "f32"))
     assert "".join(f"{line.split()[0]} = {row[line.split()[0]]!r}\n" for line in GOLDEN.splitlines()) == GOLDEN
-    assert len(row["samples"]) == 208
+    assert len(row["samples"]) == 204
 
 
 def test_the_samples_are_those_of_the_trace_in_their_order_after_the_warm_up(replay):
