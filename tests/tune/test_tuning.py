@@ -253,7 +253,7 @@ def test_a_problem_without_a_ratio_of_the_tile_for_all_is_left_out_of_the_mean(t
         (["none"], "copy/mine.none: has no tunables; the kernels of copy that have tunables are copy/"),
         (["odd"], "copy/m64n1024/f32: copy/mine.odd: no tile is valid: 1 is odd; choose another problem"),
         (["one"], "copy/mine.one on copy/m64n1024/f32: the default is its only valid tile; there is nothing to tune"),
-        (["counted@WORK=9"], "copy/mine.counted@WORK=9: WORK is 9, copy/mine.counted has 4, 1, 2, 3, 5, 6, 7, 8"),
+        (["counted@WORK=9"], "copy/mine.counted@WORK=9: WORK is 9, expected one of 4, 1, 2, 3, 5, 6, 7, 8"),
         (["countd"], "kernel 'copy/mine.countd' is unknown, "),
         (["counted", "lstm"], "lstm: has no problem of copy/mine.counted; choose another suite, or give a problem's "),
     ],
