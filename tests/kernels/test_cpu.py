@@ -94,7 +94,7 @@ def test_imatcopy_declares_the_memory_that_it_touches(m, n):
 def test_imatcopy_is_refused_if_its_allocation_would_end_the_process():
     tall = REGISTRY.problem("transpose/m10000000n1/f32/in")
     assert REGISTRY.kernels[IMATCOPY].library_scratch(tall) == 4 * 10**14  # more than there are addresses
-    with pytest.raises(MemoryError, match="imatcopy allocates 4e\\+05 GB by itself"):
+    with pytest.raises(MemoryError, match="imatcopy allocates 4e\\+05 GB internally"):
         imatcopy(0, tall.m, tall.n, "f32")
 
 

@@ -226,7 +226,7 @@ def test_loops_without_a_second_iteration_are_named_unless_their_bound_is_consta
 
 
 def test_a_tile_that_the_kernel_does_not_have_is_refused_with_its_values(opened, complaint):
-    assert complaint(lambda: opened({"H": 5})) == f"{KERNEL}@H=5: H is 5, {KERNEL} has 8, 4"
+    assert complaint(lambda: opened({"H": 5})) == f"{KERNEL}@H=5: H is 5, expected one of 8, 4"
     assert complaint(lambda: opened({"W": 8})) == f"{KERNEL}@W=8: W is unknown, expected one of H"
 
 
