@@ -91,7 +91,7 @@ def environment(isa: str) -> dict[str, str]:
 
 
 def _numpy_beyond(isa: Isa) -> list[str]:
-    """Return NumPy's features outside the instruction set, to disable; its baseline, at most SSE4.2, is always on."""
+    """Return the NumPy features to disable, those beyond `isa`; NumPy's baseline, at most SSE4.2, is always on."""
     already = os.environ.get("NPY_DISABLE_CPU_FEATURES", "").replace(",", " ").split()
     if not isa.numpy:
         return already

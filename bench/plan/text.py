@@ -31,7 +31,7 @@ def one_line(text: str) -> str:
 
 
 def as_utf8(text: str) -> str:
-    r"""Return a text in which bytes that are not UTF-8, as in names of files, are escaped: `\udcff`."""
+    r"""Return the text with bytes that are not UTF-8, which file names may have, escaped: `\udcff`."""
     return text.encode(errors="backslashreplace").decode()
 
 

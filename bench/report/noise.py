@@ -12,7 +12,7 @@ MARK = "~"
 
 
 class Noise(NamedTuple):
-    """The numbers of timed and of noisy rows, and the cause that lasted longest in any row."""
+    """The numbers of noisy and of timed rows, and the cause of noise that lasted longest in any one row."""
 
     noisy: int
     timed: int

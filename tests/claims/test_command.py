@@ -31,7 +31,7 @@ TINY = ("gemm/m64n48k32/f32/TN/alpha-0.01/beta1", "gemm/m96n48k32/f32/TN/alpha-0
 
 @pytest.fixture
 def measure(store, registry, monkeypatch):
-    """Return a function that measures missing rows of the claim `beta`, with tiny problems or other `changes`."""
+    """Return a function that measures missing rows of the claim `beta`, on tiny problems unless `changes` differs."""
     (claim,) = claims(["beta"])
 
     def of(say=lambda line: None, changes=(), **options):

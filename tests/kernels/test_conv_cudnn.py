@@ -338,7 +338,7 @@ def test_no_plan_with_the_notes_is_unsupported(monkeypatch):
     monkeypatch.delitem(PLANS, "spectra")
     problem = REGISTRY.problem("conv/n1c2h8w8k3r3s3/f32/nchw/fprop")
     coarse = "TENSOR_CORE, DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION"
-    text = f"^none of cuDNN's 7 plans has notes FFT without {coarse}$"
+    text = f"^none of cuDNN's 7 plans has FFT and lacks {coarse}$"
     with pytest.raises(Unsupported, match=text):
         PLANNED["fft"].setup(problem, HostOperands(problem))
 

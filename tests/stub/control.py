@@ -56,7 +56,7 @@ def emulating_s():
 
 
 def allocation(address):
-    """Return the start and the bytes of the allocation that contains an address, or None."""
+    """Return the start and the size of the allocation that contains an address, or None."""
     base, size = ctypes.c_size_t(), ctypes.c_size_t()
     is_allocated = _LIBRARY.km_stub_allocation(ctypes.c_size_t(address), ctypes.byref(base), ctypes.byref(size))
     return (base.value, size.value) if is_allocated else None

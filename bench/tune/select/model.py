@@ -262,7 +262,7 @@ def require_here(path: Path, model: Model) -> None:
     here = [device_name(device) for device in devices_present()]
     if model.device_name not in here:
         complaint = f"is for {model.device_name}, but this machine has {' and '.join(here)}"
-        raise UsageError(f"{path}: {complaint}; `kernelmark select --train RUN` makes one from a run on this device")
+        raise UsageError(f"{path}: {complaint}; `kernelmark select --train RUN` makes a selector from a run here")
 
 
 def chosen(model: Model) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The tables of direct convolution if it is a matrix product: 1x1 filters at every pixel, without padding.
+"""Tables for direct convolutions that are matrix products: 1x1 filters at every pixel, without padding.
 
 | | rows | steps | lanes | b | v |
 | --- | --- | --- | --- | --- | --- |

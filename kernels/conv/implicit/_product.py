@@ -72,7 +72,7 @@ def gathered_rows(p: ConvProblem) -> bool:
 
 
 def blocks(p: ConvProblem, t: Tile) -> tuple[int, int, int]:
-    """Return the numbers of tiles of the gathered operand, of tiles of the plain operand, and of parts."""
+    """Return the tile counts of the gathered and of the plain operand, and the number of parts."""
     gathered, plain = (t.BM, t.BN) if gathered_rows(p) else (t.BN, t.BM)
     m = product(p)
     return ceil_div(m.gathered_size, gathered), ceil_div(m.plain_size, plain), m.parts

@@ -75,8 +75,8 @@ def _first_plan(graph: Any, wanted: tuple[str, ...], barred: tuple[str, ...]) ->
         except (cudnn.cudnnGraphNotSupportedError, ValueError):  # not for this device, or ruled out by its notes
             continue
         return str(graph.get_plan_name_at_index(index))
-    with_, without = (", ".join(names) or "nothing" for names in (wanted, barred))
-    raise Unsupported(f"none of cuDNN's {graph.get_execution_plan_count()} plans has notes {with_} without {without}")
+    notes = [f"{verb} {', '.join(names)}" for verb, names in (("has", wanted), ("lacks", barred)) if names]
+    raise Unsupported(f"none of cuDNN's {graph.get_execution_plan_count()} plans {' and '.join(notes)}")
 
 
 class _Planned(NamedTuple):
