@@ -199,9 +199,9 @@ def test_a_tensor_that_the_tma_cannot_address_is_unsupported(hopper):
     with pytest.raises(Unsupported, match=expected):
         cuda_launch(CLUSTERED, HALVES, device_arrays(HALVES, base=4104))
     odd = device_arrays(REGISTRY.problem("gemm/m8n8k7/bf16/NN"))
-    with pytest.raises(Unsupported, match="every 14 bytes"):
+    with pytest.raises(Unsupported, match="14 bytes apart"):
         encode(TensorMap("a", (8, 8)), odd.a, "k")
-    with pytest.raises(Unsupported, match="every 14 bytes"):
+    with pytest.raises(Unsupported, match="14 bytes apart"):
         encode(IMAGES, shown(np.zeros((5, 4, 3, 7), np.float16)), "k")
     assert hopper.encoded == []
 
