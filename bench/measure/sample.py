@@ -341,7 +341,7 @@ class Series:
         """
         calls, operands = [self._launches[which] for which in stretch.sets], self.sets[stretch.sets[-1]]
         self._timed_sets = stretch.sets
-        for which in stretch.sets:
+        for which in stretch.sets if self._evict else ():
             self.sets[which].complete()
         inplace = [spot for spot in stretch.spots if stretch.is_sample and spot.unwritten is None]
         for spot in () if stretch.is_sample else stretch.spots:
